@@ -1,0 +1,3 @@
+"""Environment doctor and reproducible-environment builder for PyTorch/CUDA."""
+
+__version__ = "0.1.0"

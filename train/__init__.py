@@ -1,0 +1,1 @@
+"""Train a DFlash drafter for a target language model."""
