@@ -1,0 +1,134 @@
+"""Random blocks of a sequence: where they start, what they are given, what they must predict.
+
+Shape suffixes: B sequences, S context tokens (padded), N blocks per sequence, K slots per block
+(slot 0 is the anchor), T = S + N * K.
+
+Rows may hold several documents; `document_start_BS` is, for every token, the index of its
+document's first token (zeros for a row that holds one). Positions, context and labels all stay
+inside a document.
+
+Nothing here reads a tensor's value on the host, so a GPU is never waited for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Where the blocks of every row start; the mask follows from this alone.
+
+    Attributes:
+        anchor_BN: Index of each block's anchor token, ascending; 0 for dropped blocks, which stand
+            last. Block n sees the context tokens in `[context_start_BN, anchor_BN)`.
+        context_start_BN: Index of the first token of the anchor's document.
+        keep_BN: False for blocks that only fill the constant width.
+    """
+
+    anchor_BN: Tensor
+    context_start_BN: Tensor
+    keep_BN: Tensor
+
+
+@dataclass(frozen=True)
+class BlockInputs:
+    """What the drafter is given and what it must answer.
+
+    Attributes:
+        block_ids_BNK: The anchor token, then mask tokens; dropped blocks are all mask tokens.
+        positions_BT: Positions of all context tokens, then of all slots.
+        labels_BNK: The token at each slot's own position; 0 where there is none.
+        has_label_BNK: True where a slot carries loss: never slot 0, never in a dropped block.
+    """
+
+    block_ids_BNK: Tensor
+    positions_BT: Tensor
+    labels_BNK: Tensor
+    has_label_BNK: Tensor
+
+
+def anchor_keys(num_tokens: int, *, seed: int, epoch: int, sample_index: int) -> Tensor:
+    """Draw the random keys whose order picks a sample's anchors.
+
+    They depend on the arguments alone: not on the rank, the device, the batch or the padding, so a
+    resumed or differently spread run trains on the same blocks.
+
+    Args:
+        num_tokens: Length of the (padded) row; a shorter row gets a prefix of the same keys.
+        seed: The run's seed.
+        epoch: Pass over the data, from 0; every pass gets new anchors.
+        sample_index: The sample's index in the whole data set.
+
+    Returns:
+        Keys [S] in [0, 1), float64 on the CPU: in float32 a few thousand keys already collide.
+    """
+    packed = struct.pack("<qqq", seed, epoch, sample_index)
+    # torch's CPU generator keeps 32 bits of its seed; hashing spreads all three numbers over them.
+    digest = hashlib.blake2b(packed, digest_size=4).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+    return torch.rand(num_tokens, generator=generator, dtype=torch.float64)
+
+
+def valid_anchors(loss_mask_BS: Tensor, *, document_start_BS: Tensor | None = None) -> Tensor:
+    """Mark the tokens a block may start at.
+
+    An anchor is a token the target has just produced, with at least one more to predict: it and its
+    successor are supervised and of one document. Blocks may overrun the end, where labels stop.
+
+    Args:
+        loss_mask_BS: True on supervised tokens (the assistant's).
+        document_start_BS: See the module; None when every row holds one document.
+
+    Returns:
+        Bool [B, S].
+    """
+    raise NotImplementedError
+
+
+def sample_anchors(
+    loss_mask_BS: Tensor,
+    *,
+    keys_BS: Tensor,
+    num_anchors: int,
+    document_start_BS: Tensor | None = None,
+) -> Anchors:
+    """Pick anchors uniformly without replacement, in a width that never varies.
+
+    Args:
+        loss_mask_BS: True on supervised tokens.
+        keys_BS: Rows of `anchor_keys`, on the mask's device.
+        num_anchors: N; rows with fewer valid anchors get dropped blocks, so that shapes, and with
+            them compiled kernels, stay the same.
+        document_start_BS: See the module; None when every row holds one document.
+    """
+    raise NotImplementedError
+
+
+def block_inputs(
+    ids_BS: Tensor,
+    *,
+    loss_mask_BS: Tensor,
+    anchors: Anchors,
+    block_size: int,
+    mask_token_id: int,
+    document_start_BS: Tensor | None = None,
+) -> BlockInputs:
+    """Build the drafter's inputs and labels.
+
+    Labels are not shifted: slot k stands at position anchor + k and predicts the token there.
+
+    Args:
+        ids_BS: Token ids.
+        loss_mask_BS: True on supervised tokens.
+        anchors: From `sample_anchors`.
+        block_size: K.
+        mask_token_id: Row of the target's embedding that stands for "to be predicted".
+        document_start_BS: See the module; None when every row holds one document.
+    """
+    raise NotImplementedError

@@ -1,0 +1,51 @@
+"""What the algorithm needs of the frozen target model.
+
+Shape suffixes: B sequences, T tokens, D target hidden size, F = tapped layers * D, V vocabulary.
+`...` stands for any leading dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import Cache
+
+
+@dataclass(frozen=True)
+class TargetStates:
+    """What one forward pass of the target leaves for the drafter.
+
+    Attributes:
+        final_BTD: States after the target's final norm: what `FrozenTarget.logits` takes.
+        tapped_BTF: Outputs of the tapped decoder layers, concatenated in the order of their ids.
+    """
+
+    final_BTD: Tensor
+    tapped_BTF: Tensor
+
+
+class FrozenTarget(Protocol):
+    """A target whose parameters receive no gradient.
+
+    Gradients do flow *through* `logits` into its argument: that is how the drafter learns.
+    """
+
+    def embed(self, ids_BT: Tensor) -> Tensor:
+        """Return the input embeddings [..., D], scaled as the target itself scales them."""
+        ...
+
+    def logits(self, final_D: Tensor) -> Tensor:
+        """Return the logits [..., V] of states [..., D], with the target's own scale and caps."""
+        ...
+
+    def states(self, ids_BT: Tensor, *, cache: Cache | None = None) -> TargetStates:
+        """Run the decoder without gradient.
+
+        Args:
+            ids_BT: Token ids; with a cache they continue what the cache holds.
+            cache: Keys and values of earlier tokens, extended in place; None for a full sequence.
+        """
+        ...
