@@ -1,0 +1,31 @@
+"""Entry point of the command line: turns expected failures into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+from envdoctor.errors import EnvdoctorError, ExitCode
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from envdoctor.cli import app  # noqa: PLC0415  Ctrl-C during the import is handled as well
+
+        app()
+    except EnvdoctorError as error:
+        sys.stderr.write(f"error[{error.reference}]: {error.message}\n")
+        if error.hint:
+            sys.stderr.write(f"  hint: {error.hint}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away, as `| head` does; a second flush must not complain.
+        sys.stdout = None  # type: ignore[assignment]
+        sys.exit(ExitCode.OK)
+
+
+if __name__ == "__main__":
+    main()

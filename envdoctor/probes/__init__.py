@@ -1,0 +1,58 @@
+"""Read the machine and the environment; decide nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envdoctor.facts import (
+    DistributionsFact,
+    Fact,
+    FactSet,
+    HostFact,
+    InterpreterFact,
+    NvidiaFact,
+    PolicyFact,
+    RecordsFact,
+    SharedObjectsFact,
+    TorchBuildFact,
+    Unavailable,
+)
+from envdoctor.probes.distributions import read_distributions
+from envdoctor.probes.host import read_host
+from envdoctor.probes.interpreter import read_interpreter
+from envdoctor.probes.nvidia import read_nvidia
+from envdoctor.probes.record import read_records
+from envdoctor.probes.shared_objects import read_shared_objects
+from envdoctor.probes.torch_build import read_torch_build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from envdoctor.probes.subject import Subject
+
+Probe = tuple[type[Fact], "Callable[[Subject, FactSet], Fact]"]
+
+PROBES: tuple[Probe, ...] = (
+    (PolicyFact, lambda subject, _: subject.policy),
+    (HostFact, read_host),
+    (InterpreterFact, read_interpreter),
+    (DistributionsFact, read_distributions),
+    (RecordsFact, read_records),
+    (SharedObjectsFact, read_shared_objects),
+    (TorchBuildFact, read_torch_build),
+    (NvidiaFact, read_nvidia),
+)
+"""Every probe, in an order in which each finds the facts it builds on."""
+
+
+def collect(subject: Subject) -> FactSet:
+    """Run every probe; one that cannot look leaves its reason."""
+    facts = FactSet([])
+    unavailable: dict[type[Fact], Unavailable] = {}
+    for kind, probe in PROBES:
+        try:
+            facts = FactSet([*facts, probe(subject, facts)], unavailable)
+        except (OSError, LookupError) as error:
+            unavailable[kind] = Unavailable(f"{kind.__name__} could not be read: {error}")
+            facts = FactSet(facts, unavailable)
+    return facts

@@ -1,0 +1,66 @@
+"""Read files that may be anything: missing, huge, a FIFO, not text."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+TEXT_LIMIT = 64 * 1024 * 1024
+"""Bytes; the RECORD of the largest wheel seen (torch 2.15) is 2 MB."""
+
+
+class UnreadableError(Exception):
+    """A file is there but is not what a reader can take; the message says what it is."""
+
+
+def read_text(path: str | Path, *, limit: int = TEXT_LIMIT) -> str | None:
+    """Return a regular file's text, or None if there is no such file.
+
+    Bytes that are not UTF-8 survive as surrogates, so that paths can still be looked up.
+
+    Raises:
+        UnreadableError: It is no regular file, larger than `limit` bytes, or cannot be read.
+    """
+    try:
+        # A FIFO without a writer would block a plain open for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise UnreadableError(str(error)) from error
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableError(f"it is {describe_mode(status.st_mode)}")
+        if status.st_size > limit:
+            raise UnreadableError(f"it has {status.st_size} bytes, more than {limit} are not read")
+        return stream.read(limit + 1)[:limit].decode("utf-8", "surrogateescape")
+
+
+def describe_mode(mode: int) -> str:
+    """Name the kind of a file from its mode."""
+    kinds = (
+        (stat.S_ISREG, "a file"),
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISLNK, "a symbolic link"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+    )
+    return next((name for test, name in kinds if test(mode)), "a device")
+
+
+def list_folder(path: str | Path) -> list[str]:
+    """Return a folder's entries, sorted; empty if it cannot be listed."""
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
+
+
+def is_folder(path: str | Path) -> bool:
+    """Tell whether a folder is there; a path that cannot be looked at is none."""
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,113 @@
+"""Requirements between installed distributions, for the environment that is inspected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
+from envdoctor.probes.distributions import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from envdoctor.facts import Distribution, DistributionsFact, HostFact, InterpreterFact
+
+
+def marker_environment(interpreter: InterpreterFact, host: HostFact) -> dict[str, str]:
+    """Return the values of PEP 508 markers in the inspected environment (Linux, CPython)."""
+    parts = interpreter.version.split(".")
+    return {
+        "extra": "",
+        "implementation_name": "cpython",
+        "implementation_version": interpreter.version,
+        "os_name": "posix",
+        "platform_machine": host.machine,
+        "platform_python_implementation": "CPython",
+        "platform_release": host.kernel,
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": interpreter.version,
+        "python_version": ".".join(parts[:2]),
+        "sys_platform": "linux",
+    }
+
+
+def requirements_of(
+    dist: Distribution, environment: dict[str, str], *, extras: frozenset[str] = frozenset()
+) -> Iterator[Requirement]:
+    """Yield what a distribution requires in an environment, with the given extras.
+
+    Lines that are no valid requirement are left out: installers refuse them as well.
+    """
+    for line in dist.requires:
+        try:
+            requirement = Requirement(line)
+            values = [{**environment, "extra": extra} for extra in extras or {""}]
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate(value) for value in values):
+                yield requirement
+        except (InvalidRequirement, ValueError, LookupError):
+            continue
+
+
+def required_cuda_packages(
+    installed: DistributionsFact, environment: dict[str, str]
+) -> dict[str, tuple[Requirement, str]]:
+    """Return the CUDA packages that torch requires, directly or through another of them.
+
+    `cuda-toolkit` holds no files: its extras stand for `nvidia-*` pins, so they are followed.
+
+    Returns:
+        By normalised name: the requirement and the name of the distribution that states it.
+    """
+    found: dict[str, tuple[Requirement, str]] = {}
+    torch = installed.find("torch")
+    queue = [(torch, frozenset[str]())] if torch else []
+    while queue:
+        dist, extras = queue.pop()
+        for requirement in requirements_of(dist, environment, extras=extras):
+            name = normalised(requirement.name)
+            if name in found or not is_cuda_package(name):
+                continue
+            found[name] = (requirement, dist.name)
+            if target := installed.find(name):
+                queue.append((target, frozenset(requirement.extras)))
+    return found
+
+
+def is_cuda_package(name: str) -> bool:
+    """Tell whether a normalised name is one of the packages that carry torch's CUDA side."""
+    return name.startswith(("nvidia-", "cuda-")) or name in {"triton", "pytorch-triton"}
+
+
+def satisfies(version: str, requirement: Requirement) -> bool:
+    """Tell whether an installed version meets a requirement; a version nobody can read does not."""
+    try:
+        return requirement.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def sibling(name: str, installed: DistributionsFact) -> Distribution | None:
+    """Return the installed package of the same library for another CUDA major, if there is one.
+
+    Such packages write the same paths: `nvidia-cudnn-cu12` and `nvidia-cudnn-cu13` both own
+    `nvidia/cudnn/lib/libcudnn.so.9`.
+    """
+    stem = library_stem(name)
+    return next(
+        (
+            dist
+            for dist in installed.distributions
+            if dist.name != name and dist.name.startswith("nvidia-") and library_stem(dist.name) == stem
+        ),
+        None,
+    )
+
+
+def library_stem(name: str) -> str:
+    """Return a package's name without its CUDA suffix: `nvidia-cudnn-cu12` is `nvidia-cudnn`."""
+    stem, dash, suffix = name.rpartition("-cu")
+    return stem if dash and suffix.isdigit() else name

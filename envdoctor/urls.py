@@ -1,0 +1,28 @@
+"""URLs as people may see them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"]*@")
+
+
+def mask(text: str) -> str:
+    """Return the text with user names, passwords and tokens taken out of its URLs."""
+    return _CREDENTIALS.sub("****@", text)
+
+
+def local_path(location: str) -> Path | None:
+    """Return the path that a `file:` URL or a plain path means; None for any other URL."""
+    parts = urlsplit(location)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None if "://" in location else Path(location)
+
+
+def origin(url: str) -> str:
+    """Return where a file comes from: the folder of a local one, else the host."""
+    path = local_path(url)
+    return str(path.parent) if path else urlsplit(url).netloc.rpartition("@")[2]
