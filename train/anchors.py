@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,12 @@ def valid_anchors(loss_mask_BS: Tensor, *, document_start_BS: Tensor | None = No
     Returns:
         Bool [B, S].
     """
-    raise NotImplementedError
+    supervised_BS = loss_mask_BS.bool()
+    is_pair_BS = torch.zeros_like(supervised_BS)
+    is_pair_BS[:, :-1] = supervised_BS[:, :-1] & supervised_BS[:, 1:]
+    if document_start_BS is not None:
+        is_pair_BS[:, :-1] &= document_start_BS[:, :-1] == document_start_BS[:, 1:]
+    return is_pair_BS
 
 
 def sample_anchors(
@@ -107,7 +113,20 @@ def sample_anchors(
             them compiled kernels, stay the same.
         document_start_BS: See the module; None when every row holds one document.
     """
-    raise NotImplementedError
+    num_tokens = loss_mask_BS.shape[1]
+    valid_BS = valid_anchors(loss_mask_BS, document_start_BS=document_start_BS)
+    order_BS = keys_BS.masked_fill(~valid_BS, torch.inf).argsort(dim=1, stable=True)
+    order_BN = functional.pad(order_BS, (0, max(0, num_anchors - num_tokens)))[:, :num_anchors]
+    rank_N = torch.arange(num_anchors, device=order_BN.device)
+    keep_BN = rank_N < valid_BS.sum(dim=1, keepdim=True)
+    # Sorted, a tile of neighbouring blocks shares most of its context; num_tokens sorts last.
+    anchor_BN = order_BN.masked_fill(~keep_BN, num_tokens).sort(dim=1).values
+    anchor_BN = anchor_BN.masked_fill(~keep_BN, 0)
+    if document_start_BS is None:
+        context_start_BN = torch.zeros_like(anchor_BN)
+    else:
+        context_start_BN = document_start_BS.gather(1, anchor_BN).masked_fill(~keep_BN, 0)
+    return Anchors(anchor_BN=anchor_BN, context_start_BN=context_start_BN, keep_BN=keep_BN)
 
 
 def block_inputs(
@@ -131,4 +150,26 @@ def block_inputs(
         mask_token_id: Row of the target's embedding that stands for "to be predicted".
         document_start_BS: See the module; None when every row holds one document.
     """
-    raise NotImplementedError
+    num_rows, num_tokens = ids_BS.shape
+    slot_K = torch.arange(block_size, device=ids_BS.device)
+    index_BNK = anchors.anchor_BN[..., None] + slot_K
+    inside_BNK = index_BNK < num_tokens
+    index_BQ = index_BNK.clamp(max=num_tokens - 1).flatten(1)
+    tokens_BNK = ids_BS.gather(1, index_BQ).view_as(index_BNK)
+    supervised_BNK = loss_mask_BS.bool().gather(1, index_BQ).view_as(index_BNK)
+    keep_BN1 = anchors.keep_BN[..., None]
+    start_BN1 = anchors.context_start_BN[..., None]
+    has_label_BNK = keep_BN1 & (slot_K > 0) & inside_BNK & supervised_BNK
+    token_position_BS = torch.arange(num_tokens, device=ids_BS.device).expand(num_rows, -1)
+    if document_start_BS is not None:
+        start_BNK = document_start_BS.gather(1, index_BQ).view_as(index_BNK)
+        has_label_BNK &= start_BNK == start_BN1
+        token_position_BS = token_position_BS - document_start_BS
+    is_anchor_BNK = keep_BN1 & (slot_K == 0)
+    slot_position_BQ = (index_BNK - start_BN1).flatten(1)
+    return BlockInputs(
+        block_ids_BNK=tokens_BNK.masked_fill(~is_anchor_BNK, mask_token_id),
+        positions_BT=torch.cat((token_position_BS, slot_position_BQ), dim=1),
+        labels_BNK=tokens_BNK.masked_fill(~has_label_BNK, 0),
+        has_label_BNK=has_label_BNK,
+    )

@@ -9,6 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from train.anchors import block_inputs, sample_anchors
+from train.attention import training_attention
+from train.loss import decayed_cross_entropy
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -58,4 +62,32 @@ def draft_loss(
     Returns:
         Sums whose numerator has a gradient to every parameter, zero if no row has an anchor.
     """
-    raise NotImplementedError
+    config = drafter.config
+    anchors = sample_anchors(
+        rows.loss_mask_BS,
+        keys_BS=rows.keys_BS,
+        num_anchors=num_anchors,
+        document_start_BS=rows.document_start_BS,
+    )
+    inputs = block_inputs(
+        rows.ids_BS,
+        loss_mask_BS=rows.loss_mask_BS,
+        anchors=anchors,
+        block_size=config.block_size,
+        mask_token_id=config.mask_token_id,
+        document_start_BS=rows.document_start_BS,
+    )
+    hidden_BQD = drafter(
+        target.embed(inputs.block_ids_BNK.flatten(1)),
+        target_hidden_BCF=rows.target_hidden_BSF,
+        positions_BT=inputs.positions_BT,
+        attend=training_attention(
+            anchors,
+            num_context=rows.ids_BS.shape[1],
+            block_size=config.block_size,
+            num_heads=config.num_attention_heads,
+        ),
+    )
+    return decayed_cross_entropy(
+        hidden_BQD, head=target.logits, inputs=inputs, gamma=gamma, chunk_blocks=chunk_blocks
+    )
