@@ -1,0 +1,208 @@
+"""Profiles: what an environment is to hold, written by hand as TOML."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from envdoctor.errors import UsageError, UserFileError
+from envdoctor.profile_rules import contradictions
+from envdoctor.resources import bundled
+from envdoctor.validation import problems_of
+
+SCHEMA_VERSION = 1
+
+
+def _words(pattern: str, description: str) -> msgspec.Meta:
+    return msgspec.Meta(pattern=pattern, extra_json_schema={"description": description})
+
+
+Name = Annotated[
+    str,
+    _words(r"\A[a-z0-9][a-z0-9_-]*\Z", "small letters, digits, '-' and '_', such as 'cu128'"),
+]
+Release = Annotated[str, _words(r"\A\d+(\.\d+)+\Z", "a full version such as '2.10.0'")]
+Variant = Annotated[
+    str, _words(r"\A(cpu|cu\d{3})\Z", "'cpu', or 'cu' with three digits as in 'cu128'")
+]
+Arch = Annotated[str, _words(r"\Asm_\d+[af]?\Z", "a GPU architecture such as 'sm_90'")]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class PythonSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The interpreter."""
+
+    requires: Text = ">=3.11"
+    """Version specifier (PEP 440)."""
+
+
+class TorchSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The build of torch."""
+
+    version: Release
+    """Exact version, without the local tag."""
+    variant: Variant
+    """`cpu`, or `cu` and the CUDA version without its dot; held against `torch/version.py`."""
+    arch: tuple[Arch, ...] = ()
+    """GPU architectures that the build must hold."""
+
+
+class IndexSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A package index; the order of the sections is the order in which torch is looked for."""
+
+    name: Name
+    """Names it in messages and in the receipt."""
+    url: str = ""
+    """Simple index; only the default index may leave it out, which means PyPI."""
+    packages: tuple[Text, ...] = ()
+    """Packages that are taken from here; for all other indexes than the default."""
+    default: bool = False
+    """True for the index of all other packages."""
+    same_variant: dict[str, tuple[Release, ...]] = {}
+    """Versions, by package, whose plain wheels here are of the profile's variant."""
+
+
+class SourcesSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where packages come from besides the indexes."""
+
+    pip_config: Literal["inherit", "ignore"] = "inherit"
+    """Whether pip's indexes, find-links, constraints and certificate are used."""
+    wheelhouse: tuple[Text, ...] = ()
+    """Folders of wheels, tried before any index; relative to the profile's file."""
+    exclude_newer: str = ""
+    """RFC 3339 time: files uploaded later are left out, so that two builds resolve alike."""
+
+
+class PackagesSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Packages besides torch."""
+
+    require: tuple[Text, ...] = ()
+    """Requirements (PEP 508)."""
+    forbid: tuple[Text, ...] = ()
+    """Globs over normalised names that must not be installed."""
+    exclude: tuple[Text, ...] = ()
+    """Packages left out although something requires them."""
+
+
+class VariablesSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Environment variables of what runs in the environment."""
+
+    set: dict[str, str] = {}
+    """Variables to set."""
+    forbid: tuple[Text, ...] = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH")
+    """Variables to drop."""
+
+
+class GpuSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The GPU side."""
+
+    driver_min: Release | None = None
+    """Lowest NVIDIA driver; unset asks for none."""
+
+
+class CheckSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a build must show before it is put in place."""
+
+    imports: tuple[Text, ...] = ("torch",)
+    """Modules that must import."""
+    timeout_seconds: Annotated[int, msgspec.Meta(ge=1)] = 300
+    """Time for all the imports."""
+
+
+class BuildSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the environment is put on disk."""
+
+    link_mode: Literal["copy", "clone", "hardlink"] = "copy"
+    """How files come out of uv's cache; a hardlinked file is one with the cache's, so an edit
+    in the environment spreads."""
+    keep: Annotated[int, msgspec.Meta(ge=2)] = 2
+    """Generations kept, the current one included."""
+    disk_gb: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    """Gigabytes of the finished environment; 0 skips the check for space."""
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One profile."""
+
+    schema: Literal[1]
+    name: Name
+    """Names the environment's folder."""
+    description: str = ""
+    python: PythonSection = PythonSection()
+    torch: TorchSection
+    index: tuple[IndexSection, ...] = ()
+    sources: SourcesSection = SourcesSection()
+    packages: PackagesSection = PackagesSection()
+    env: VariablesSection = VariablesSection()
+    gpu: GpuSection = GpuSection()
+    check: CheckSection = CheckSection()
+    build: BuildSection = BuildSection()
+
+
+def known_names() -> list[str]:
+    """Return the names of the bundled profiles."""
+    return sorted(path.stem for path in bundled("profiles").glob("*.toml"))
+
+
+def load(name_or_path: str) -> Profile:
+    """Load a profile.
+
+    Args:
+        name_or_path: Name of a bundled profile, or path of a TOML file.
+
+    Raises:
+        UsageError: No bundled profile has the name.
+        UserFileError: The file cannot be read or is no valid profile; one line for each problem.
+    """
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        return _load_file(Path(name_or_path))
+    known = known_names()
+    if name_or_path not in known:
+        nearest = difflib.get_close_matches(name_or_path, known, n=1)
+        guess = f"did you mean {nearest[0]}? " if nearest else ""
+        raise UsageError(
+            f"no profile is named {name_or_path!r}",
+            reference="profile-not-found",
+            hint=f"{guess}known profiles: {', '.join(known)}; a path to a TOML file works as well",
+        )
+    return _load_file(bundled("profiles") / f"{name_or_path}.toml")
+
+
+def digest(profile: Profile) -> str:
+    """Return the sha256 of a profile's content, whatever its file looks like."""
+    return hashlib.sha256(msgspec.json.encode(profile, order="deterministic")).hexdigest()
+
+
+def _load_file(path: Path) -> Profile:
+    raw = _read_toml(path)
+    found = problems_of(raw, Profile)
+    if not found:
+        profile = msgspec.convert(raw, Profile)
+        found = contradictions(profile)
+        if not found:
+            return _with_absolute_folders(profile, path.absolute().parent)
+    lines = "\n".join(f"{path}: {problem}" for problem in found)
+    raise UserFileError(lines, reference="profile-not-valid")
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserFileError(f"{path}: {reason}", reference="profile-not-readable") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserFileError(
+            f"{path}: not valid TOML: {error}", reference="profile-not-valid"
+        ) from error
+
+
+def _with_absolute_folders(profile: Profile, folder: Path) -> Profile:
+    folders = tuple(str(folder / Path(path).expanduser()) for path in profile.sources.wheelhouse)
+    sources = msgspec.structs.replace(profile.sources, wheelhouse=folders)
+    return msgspec.structs.replace(profile, sources=sources)

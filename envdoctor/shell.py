@@ -1,0 +1,231 @@
+"""The only place that starts processes."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from envdoctor.errors import ToolError
+from envdoctor.urls import mask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import FrameType
+
+_GRACE_SECONDS = 5.0
+_POLL_SECONDS = 0.5
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+# Asks the kernel to signal the process when its parent dies, then becomes the wanted program.
+# preexec_fn could do the same, but it may deadlock in a process that has threads.
+_TIED = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+import ctypes, os, sys
+parent, death_signal, *argv = sys.argv[1:]
+ctypes.CDLL(None).prctl(1, int(death_signal))
+if os.getppid() != int(parent):
+    sys.exit(1)
+try:
+    os.execv(argv[0], argv)
+except OSError as error:
+    sys.exit(f"{argv[0]}: {error.strerror}")
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a process ended; a negative code is the signal that ended it."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    timeout: float,
+    cwd: Path | None = None,
+    log: IO[str] | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> Completed:
+    """Run a program to its end and return what it wrote.
+
+    It dies with this process, whatever ends this process, and it is ended with its whole process
+    group on an exception such as Ctrl-C. Call it from the main thread: the kernel ties it to the
+    thread that started it.
+
+    Args:
+        argv: Absolute path of the program, then its arguments.
+        env: All its environment variables.
+        timeout: Seconds after which it is ended.
+        cwd: Folder to run in.
+        log: Stream that takes its command line and output as they come, without credentials.
+        on_line: Called with each line of its standard error as it comes.
+
+    Raises:
+        ToolError: There is no such program.
+        TimeoutError: It did not end in time.
+    """
+    write = _writer(log)
+    write(f"$ {shlex.join(argv)}")
+    sinks = [write, on_line] if on_line else [write]
+    start = time.monotonic()
+    process = _start(argv, env=env, cwd=cwd, death_signal=signal.SIGKILL, piped=True)
+    try:
+        output = _read(process, deadline=start + timeout, sinks=sinks)
+    except BaseException as error:
+        _end(process)
+        if isinstance(error, TimeoutError):
+            raise TimeoutError(f"{argv[0]} did not end within {timeout:g} s") from None
+        raise
+    finally:
+        _close(process)
+    return Completed(
+        returncode=process.wait(),
+        stdout=output["stdout"].decode(errors="replace"),
+        stderr=output["stderr"].decode(errors="replace"),
+        seconds=time.monotonic() - start,
+    )
+
+
+def supervise(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None) -> int:
+    """Run a program in the foreground, pass signals on to it, and return its exit code.
+
+    The program has its own process group, so that a Ctrl-C in the terminal, which reaches every
+    process of the foreground group, reaches it once: through here. If this process is killed, the
+    program gets SIGTERM.
+
+    Args:
+        argv: Absolute path of the program, then its arguments.
+        env: All its environment variables.
+        cwd: Folder to run in.
+
+    Returns:
+        Its exit code, or 128 plus the number of the signal that ended it.
+
+    Raises:
+        ToolError: There is no such program.
+    """
+    with _forwarding() as attach:
+        process = _start(argv, env=env, cwd=cwd, death_signal=signal.SIGTERM, piped=False)
+        attach(process)
+        code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _start(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None,
+    death_signal: signal.Signals,
+    piped: bool,
+) -> subprocess.Popen[bytes]:
+    program = Path(argv[0])
+    if not program.is_file() or not os.access(program, os.X_OK):
+        raise ToolError(f"{program}: no such program", reference="program-not-found")
+    ends = subprocess.PIPE if piped else None
+    tie = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), str(int(death_signal))]
+    return subprocess.Popen(
+        [*(tie if sys.platform == "linux" else ()), *argv],
+        env=dict(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=ends,
+        stderr=ends,
+        process_group=0,
+    )
+
+
+def _read(
+    process: subprocess.Popen[bytes], *, deadline: float, sinks: Sequence[Callable[[str], None]]
+) -> dict[str, bytearray]:
+    output = {"stdout": bytearray(), "stderr": bytearray()}
+    told = 0
+    with selectors.DefaultSelector() as selector:
+        for name in output:
+            selector.register(getattr(process, name), selectors.EVENT_READ, name)
+        while selector.get_map():
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            ready = selector.select(_POLL_SECONDS)
+            if not ready and process.poll() is not None:
+                break  # a grandchild holds the pipe open
+            for key, _ in ready:
+                chunk = os.read(key.fd, 65536)
+                output[key.data] += chunk
+                if not chunk:
+                    selector.unregister(key.fileobj)
+            told = _tell(output["stderr"], told, sinks)
+    return output
+
+
+def _tell(output: bytearray, told: int, sinks: Sequence[Callable[[str], None]]) -> int:
+    """Hand on the complete lines behind the first `told` bytes; return how many bytes are told."""
+    end = output.rfind(b"\n") + 1
+    for line in output[told:end].decode(errors="replace").splitlines():
+        for sink in sinks:
+            sink(line)
+    return max(told, end)
+
+
+def _writer(log: IO[str] | None) -> Callable[[str], None]:
+    def write(line: str) -> None:
+        if log:
+            log.write(mask(line) + "\n")
+            log.flush()
+
+    return write
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process group: politely first, so that the program can remove its temporary files."""
+    for number, seconds in ((signal.SIGTERM, _GRACE_SECONDS), (signal.SIGKILL, None)):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    for stream in (process.stdout, process.stderr):
+        if stream:
+            stream.close()
+
+
+@contextmanager
+def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Keep signals that come before there is a process, and pass on all to it afterwards."""
+    early: list[int] = []
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if processes:
+            processes[0].send_signal(number)
+        else:
+            early.append(number)
+
+    def attach(process: subprocess.Popen[bytes]) -> None:
+        processes.append(process)
+        for number in early:
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        yield attach
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,175 @@
+"""Processes: output, time limits, signals, and death together with their parent."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envdoctor import shell
+from envdoctor.errors import ToolError
+
+ROOT = Path(__file__).parent.parent
+ENV = dict(os.environ)
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition: object, seconds: float = 10.0) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def start_driver(tmp_path: Path, call: str, child: str) -> tuple[subprocess.Popen[str], int]:
+    """Start a Python that runs `call` on a child; return it with the child's pid."""
+    pid_file = tmp_path / "pid"
+    child = (
+        f"import os, pathlib\npathlib.Path({str(pid_file)!r}).write_text(str(os.getpid()))\n{child}"
+    )
+    imports = "import os, sys\nfrom envdoctor import shell"
+    code = f"{imports}\nargv = [sys.executable, '-c', {child!r}]\n{call}"
+    driver = subprocess.Popen(python(code), cwd=ROOT, text=True, stdout=subprocess.PIPE)
+    wait_until(lambda: pid_file.exists() and pid_file.read_text())
+    return driver, int(pid_file.read_text())
+
+
+def test_run_returns_code_and_both_outputs() -> None:
+    done = shell.run(
+        python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"),
+        env=ENV,
+        timeout=20,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+
+def test_run_hands_on_lines_as_they_come_and_logs_without_credentials() -> None:
+    log, lines = io.StringIO(), list[str]()
+    code = (
+        "import sys; print('a https://u:secret@h/x', file=sys.stderr); print('b', file=sys.stderr)"
+    )
+    shell.run(python(code), env=ENV, timeout=20, log=log, on_line=lines.append)
+    assert lines == ["a https://u:secret@h/x", "b"]
+    assert log.getvalue().startswith(f"$ {sys.executable} -c ")
+    assert log.getvalue().endswith("a https://****@h/x\nb\n")
+    assert "secret" not in log.getvalue().splitlines()[-2]
+
+
+def test_run_takes_more_output_than_a_pipe_holds() -> None:
+    code = "import sys; sys.stdout.write('x' * 300000); sys.stderr.write('y' * 300000)"
+    done = shell.run(python(code), env=ENV, timeout=20)
+    assert (len(done.stdout), len(done.stderr)) == (300000, 300000)
+
+
+def test_run_passes_only_the_given_variables() -> None:
+    done = shell.run(python("import os; print(os.environ.get('HOME'))"), env={"A": "1"}, timeout=20)
+    assert done.stdout == "None\n"
+
+
+def test_run_ends_the_whole_group_after_its_time(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    code = (
+        "import subprocess, sys, pathlib\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"pathlib.Path({str(pid_file)!r}).write_text(str(child.pid))\nchild.wait()"
+    )
+    with pytest.raises(TimeoutError, match="did not end within"):
+        shell.run(python(code), env=ENV, timeout=1.5)
+    wait_until(lambda: not is_alive(int(pid_file.read_text())))
+
+
+def test_run_does_not_wait_for_a_grandchild_that_keeps_the_pipe() -> None:
+    sleeper = "[sys.executable, '-c', 'import time; time.sleep(4)']"
+    code = f"import subprocess, sys; subprocess.Popen({sleeper})"
+    start = time.monotonic()
+    shell.run(python(code), env=ENV, timeout=20)
+    assert time.monotonic() - start < 3.5
+
+
+@pytest.mark.parametrize("program", ["/no/such/program", __file__])
+def test_missing_program_is_a_tool_error(program: str) -> None:
+    with pytest.raises(ToolError, match="no such program"):
+        shell.run([program], env={}, timeout=5)
+
+
+def test_child_dies_when_its_parent_is_killed(tmp_path: Path) -> None:
+    driver, child = start_driver(
+        tmp_path, "shell.run(argv, env=dict(os.environ), timeout=60)", "import time; time.sleep(60)"
+    )
+    driver.kill()
+    driver.communicate()
+    wait_until(lambda: not is_alive(child))
+
+
+def test_interrupt_ends_the_child(tmp_path: Path) -> None:
+    call = (
+        "try:\n    shell.run(argv, env=dict(os.environ), timeout=60)\n"
+        "except KeyboardInterrupt:\n    print('clean'); sys.exit(130)"
+    )
+    driver, child = start_driver(tmp_path, call, "import time; time.sleep(60)")
+    driver.send_signal(signal.SIGINT)
+    out, _ = driver.communicate(timeout=20)
+    assert (driver.returncode, out) == (130, "clean\n")
+    assert not is_alive(child)
+
+
+def test_supervise_passes_the_exit_code_through() -> None:
+    assert shell.supervise(python("import sys; sys.exit(7)"), env=ENV) == 7
+    assert shell.supervise(python("import os; os.kill(os.getpid(), 9)"), env=ENV) == 137
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_supervise_passes_a_signal_on_once(tmp_path: Path, number: signal.Signals) -> None:
+    child = (
+        "import signal, sys, time\ncount = []\n"
+        f"signal.signal({int(number)}, lambda *_: count.append(1))\n"
+        f"pathlib.Path({str(tmp_path / 'ready')!r}).touch()\n"
+        "end = time.monotonic() + 1.5\n"
+        "while time.monotonic() < end: time.sleep(0.05)\n"
+        "sys.exit(40 + len(count))"
+    )
+    call = "sys.exit(shell.supervise(argv, env=dict(os.environ)))"
+    driver, _ = start_driver(tmp_path, call, child)
+    wait_until((tmp_path / "ready").exists)
+    driver.send_signal(number)
+    driver.communicate(timeout=20)
+    assert driver.returncode == 41
+
+
+def test_supervised_child_gets_sigterm_when_its_parent_is_killed(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    child = (
+        "import signal, sys, time\n"
+        f"def save(*_): pathlib.Path({str(saved)!r}).touch(); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        f"pathlib.Path({str(tmp_path / 'ready')!r}).touch()\ntime.sleep(60)"
+    )
+    driver, pid = start_driver(tmp_path, "shell.supervise(argv, env=dict(os.environ))", child)
+    wait_until((tmp_path / "ready").exists)
+    driver.kill()
+    driver.communicate()
+    wait_until(lambda: not is_alive(pid))
+    assert saved.exists()
+
+
+def test_supervise_puts_signal_handlers_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    shell.supervise(python("pass"), env=ENV)
+    assert signal.getsignal(signal.SIGINT) is before
