@@ -9,13 +9,12 @@ from envdoctor.checks.driver import (
     gpu_arch_not_in_build,
     no_nvidia_driver,
 )
+from envdoctor.checks.files import package_files_damaged, package_without_record
 from envdoctor.checks.host import disk_almost_full, shared_memory_too_small
 from envdoctor.checks.hygiene import duplicate_distribution, interrupted_uninstall_leftover
 from envdoctor.checks.packages import (
-    package_files_damaged,
     package_version_not_pinned,
     package_without_libraries,
-    package_without_record,
     required_package_missing,
 )
 from envdoctor.checks.strays import stray_module, stray_package

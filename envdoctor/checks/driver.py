@@ -9,6 +9,9 @@ from envdoctor.compatibility import minimum_drivers
 from envdoctor.facts import Gpu, NvidiaFact, PolicyFact, TorchBuildFact
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Skipped, Verdict
 
+_PROFILE_CUDA = 12
+"""CUDA major release of the bundled profile for older drivers."""
+
 
 @check()
 def no_nvidia_driver(nvidia: NvidiaFact) -> Verdict:
@@ -85,7 +88,7 @@ def driver_too_old_for_cuda(
         remedy=Remedy(
             kind="downgrade-wheel-or-upgrade-driver",
             text="Upgrade the driver on the host, or build a profile for an older CUDA.",
-            commands=("envdoctor build --profile cu128",) if major > 12 else (),
+            commands=("envdoctor build --profile cu128",) if major > _PROFILE_CUDA else (),
         ),
     )
 
@@ -114,7 +117,9 @@ def gpu_arch_not_in_build(nvidia: NvidiaFact, torch_build: TorchBuildFact) -> Ve
         return Skipped("NVML lists no GPU")
     if not torch_build.arch:
         return Skipped("the architecture list could not be found in libtorch_python.so")
-    found = [_lacks_arch(gpu, torch_build) for gpu in nvidia.gpus if not runs(gpu, torch_build.arch)]
+    found = [
+        _lacks_arch(gpu, torch_build) for gpu in nvidia.gpus if not runs(gpu, torch_build.arch)
+    ]
     return problems(found, Ok(f"every GPU's code is in {' '.join(torch_build.arch)}"))
 
 

@@ -35,7 +35,7 @@ def shared_memory_too_small(host: HostFact) -> Verdict:
         culprit="/dev/shm",
         severity=Severity.INFO,
         owner="image",
-        message=f"/dev/shm has {host.shm_bytes // 1024**2} MiB; runs of several processes want 1 GiB",
+        message=f"/dev/shm has {host.shm_bytes // 1024**2} MiB; several processes want 1 GiB",
         evidence=(
             Evidence(subject="/dev/shm", expected=">= 1 GiB", found=f"{host.shm_bytes} bytes"),
         ),
@@ -69,6 +69,8 @@ def disk_almost_full(host: HostFact) -> Verdict:
         culprit="disk",
         severity=Severity.WARNING,
         message=f"only {host.disk_free_bytes // 1024**2} MiB are free where the environment lies",
-        evidence=(Evidence(subject="free space", expected=">= 1 GiB", found=str(host.disk_free_bytes)),),
+        evidence=(
+            Evidence(subject="free space", expected=">= 1 GiB", found=str(host.disk_free_bytes)),
+        ),
         remedy=Remedy(kind="free-space", text="Free space on that file system."),
     )

@@ -24,7 +24,7 @@ def duplicate_distribution(installed: DistributionsFact, policy: PolicyFact) -> 
     set of files and leaves the other's metadata.
 
     ## Remedy
-    Reinstall the wanted version by force; then remove the other's `.dist-info` if it is still there.
+    Uninstall every copy, then install the wanted version.
 
     ## Source
     python/cpython#100666.
@@ -32,7 +32,9 @@ def duplicate_distribution(installed: DistributionsFact, policy: PolicyFact) -> 
     groups: dict[tuple[str, str], list[Distribution]] = {}
     for dist in installed.distributions:
         groups.setdefault((str(PurePath(dist.path).parent), dist.name), []).append(dist)
-    found = [_duplicate(name, group, policy) for (_, name), group in groups.items() if len(group) > 1]
+    found = [
+        _duplicate(name, group, policy) for (_, name), group in groups.items() if len(group) > 1
+    ]
     return problems(found, Ok(f"{len(installed.distributions)} distributions, each once"))
 
 
@@ -43,7 +45,8 @@ def _duplicate(name: str, group: list[Distribution], policy: PolicyFact) -> Prob
         severity=Severity.ERROR if matters(name) else Severity.WARNING,
         message=f"{name} is installed {len(group)} times in one folder: {versions}",
         evidence=tuple(
-            Evidence(subject=dist.path, expected="one dist-info", found=dist.version) for dist in group
+            Evidence(subject=dist.path, expected="one dist-info", found=dist.version)
+            for dist in group
         ),
         remedy=Remedy(
             kind="remove-leftover-and-reinstall",
@@ -70,7 +73,7 @@ def interrupted_uninstall_leftover(installed: DistributionsFact) -> Verdict:
     Remove the folders; reinstall the package if it is damaged.
 
     ## Source
-    pypa/pip, uninstallation through a renamed folder; pip's "Ignoring invalid distribution" warning.
+    pip's uninstallation through a renamed folder; its "Ignoring invalid distribution" warning.
     """
     found = [
         Problem(

@@ -108,7 +108,8 @@ def stray_module(installed: DistributionsFact, policy: PolicyFact) -> Verdict:
     found = [
         _leftover_module(module, path, policy)
         for module, path in installed.modules
-        if (owner := _owner_glob(module, policy)) and not any(fnmatch(name, owner) for name in names)
+        if (owner := _owner_glob(module, policy))
+        and not any(fnmatch(name, owner) for name in names)
     ]
     return problems(found, Ok("no module of an unwanted package is left"))
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from envdoctor.check import check
-from envdoctor.facts import DistributionsFact, InterpreterFact, NvidiaFact, PolicyFact, TorchBuildFact
+from envdoctor.facts import (
+    DistributionsFact,
+    InterpreterFact,
+    NvidiaFact,
+    PolicyFact,
+    TorchBuildFact,
+)
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Skipped, Verdict
 
 
@@ -93,7 +99,9 @@ def cpu_torch_on_gpu_machine(
         f"{nvidia.num_devices} NVIDIA device(s)",
         evidence=(
             Evidence(
-                subject=f"{torch_build.path}/version.py", expected="a CUDA version", found="cuda = None"
+                subject=f"{torch_build.path}/version.py",
+                expected="a CUDA version",
+                found="cuda = None",
             ),
         ),
         remedy=Remedy(
@@ -118,7 +126,8 @@ def cuda_torch_without_gpu(
     such as in a container started without `--gpus`.
 
     ## Remedy
-    Nothing, unless a GPU should be here: `--expect-gpu` makes this an error, `--no-gpu` silences it.
+    Nothing, unless a GPU should be here: `--expect-gpu` makes this an error, `--no-gpu` silences
+    it.
 
     ## Source
     Measured on CUDA wheels without a GPU, 2026-11-29.
@@ -132,8 +141,10 @@ def cuda_torch_without_gpu(
         culprit="GPU",
         severity=Severity.ERROR if expected else Severity.INFO,
         owner="admin" if expected else "user",
-        message=f"torch {torch_build.version} is a CUDA build and this machine has no NVIDIA device",
-        evidence=(Evidence(subject="/dev/nvidia*, /sys/bus/pci/devices", found="no NVIDIA device"),),
+        message=f"torch {torch_build.version} is a CUDA build; this machine has no NVIDIA device",
+        evidence=(
+            Evidence(subject="/dev/nvidia*, /sys/bus/pci/devices", found="no NVIDIA device"),
+        ),
         remedy=Remedy(
             kind="container-option",
             text="If a GPU should be here, give it to the container or take another node.",
