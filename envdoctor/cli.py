@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from envdoctor import __version__
-from envdoctor.errors import ExitCode, UsageError
+from envdoctor.errors import UsageError
 
 if TYPE_CHECKING:
     from envdoctor.profile import Profile
@@ -50,14 +50,14 @@ def root(
 
 ProfileOption = Annotated[
     str | None,
-    typer.Option("--profile", "-p", help="Profile by name (cpu, cu128, ...) or path of a TOML file."),
+    typer.Option(
+        "--profile", "-p", help="Profile by name (cpu, cu128, ...) or path of a TOML file."
+    ),
 ]
 PythonOption = Annotated[
     str | None, typer.Option(help="Look at the environment of this interpreter.")
 ]
-PrefixOption = Annotated[
-    Path | None, typer.Option(help="Look at the environment in this folder.")
-]
+PrefixOption = Annotated[Path | None, typer.Option(help="Look at the environment in this folder.")]
 
 
 @app.command()
@@ -66,7 +66,9 @@ def check(
     python: PythonOption = None,
     prefix: PrefixOption = None,
     profile: ProfileOption = None,
-    output: Annotated[OutputFormat, typer.Option("--format", help="How to print.")] = OutputFormat.TEXT,
+    output: Annotated[
+        OutputFormat, typer.Option("--format", help="How to print.")
+    ] = OutputFormat.TEXT,
     select: Annotated[
         list[str] | None, typer.Option(help="Run only this check and what it requires; repeatable.")
     ] = None,
@@ -106,7 +108,9 @@ def check(
 
 @app.command()
 def explain(
-    name: Annotated[str | None, typer.Argument(help="Id of a check; without it all are listed.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Id of a check; without it all are listed.")
+    ] = None,
 ) -> None:
     """Print the page of a check: what it checks, why it matters, remedy, source."""
     from envdoctor.checks import BUILTIN_CHECKS
@@ -126,8 +130,11 @@ def _prefix(python: str | None, prefix: Path | None) -> Path:
     from envdoctor.probes.interpreter import checked_prefix, prefix_of_python, running_prefix
 
     if python is not None and prefix is not None:
-        raise UsageError("--python and --prefix name two environments", reference="two-environments",
-                         hint="give one of them")
+        raise UsageError(
+            "--python and --prefix name two environments",
+            reference="two-environments",
+            hint="give one of them",
+        )
     if prefix is not None:
         return checked_prefix(prefix)
     return prefix_of_python(python) if python is not None else running_prefix()

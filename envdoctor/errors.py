@@ -1,15 +1,15 @@
 """The errors that envdoctor raises on purpose, each with its exit code.
 
-    EnvdoctorError              exit 3   envdoctor itself failed
-    |-- UsageError              exit 2   wrong arguments
-    |   `-- UserFileError       exit 2   a profile or run file that the user wrote
-    |-- NoSolutionError         exit 4   no set of packages fits
-    |-- SourceError             exit 5   an index or file cannot be reached
-    |-- IntegrityError          exit 6   hash, collision, or a file that is not what it claims
-    |-- SpaceError              exit 7   no space, or an unsuitable file system
-    |-- BusyError               exit 8   another envdoctor holds the lock
-    |-- ToolError               exit 9   uv or Python is missing or unsuitable
-    `-- VerificationError       exit 1   what was built or given does not pass
+EnvdoctorError              exit 3   envdoctor itself failed
+|-- UsageError              exit 2   wrong arguments
+|   `-- UserFileError       exit 2   a profile or run file that the user wrote
+|-- NoSolutionError         exit 4   no set of packages fits
+|-- SourceError             exit 5   an index or file cannot be reached
+|-- IntegrityError          exit 6   hash, collision, or a file that is not what it claims
+|-- SpaceError              exit 7   no space, or an unsuitable file system
+|-- BusyError               exit 8   another envdoctor holds the lock
+|-- ToolError               exit 9   uv or Python is missing or unsuitable
+`-- VerificationError       exit 1   what was built or given does not pass
 """
 
 from __future__ import annotations

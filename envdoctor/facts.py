@@ -36,7 +36,7 @@ class PolicyFact(Fact):
         forbid: Globs over normalised distribution names that must not be installed.
         driver_min: Lowest driver version the profile accepts.
         expect_gpu: True if a GPU must be there, False if none is wanted, None if unsaid.
-        pip_install: Command that reinstalls packages into this environment; `NAME==VERSION` follows.
+        pip_install: Command that reinstalls packages into it; `NAME==VERSION` follows.
         pip_uninstall: Command that uninstalls packages from it; names follow.
     """
 
@@ -119,6 +119,11 @@ class DistributionsFact(Fact):
     def find(self, name: str) -> Distribution | None:
         """Return the distribution that Python sees under a normalised name."""
         return next((dist for dist in self.distributions if dist.name == name), None)
+
+    def version_of(self, name: str) -> str:
+        """Return the version of the distribution that Python sees; empty if there is none."""
+        dist = self.find(name)
+        return dist.version if dist else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,5 +277,5 @@ class FactSet:
         """
         fact = self.get(kind)
         if isinstance(fact, Unavailable):
-            raise LookupError(fact.reason)
+            raise LookupError(fact.reason)  # noqa: TRY004  nothing was found, no type is wrong
         return fact

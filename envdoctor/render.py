@@ -142,7 +142,9 @@ def _closing(report: Report) -> Line:
     looked = f"{summary['ok']} checks ok, {summary['skipped']} skipped"
     if report.exit_code:
         errors = summary["errors"] + summary["crashed"] + len(report.unmet)
-        return Line(f"{_plural(errors, 'error')}, {_plural(summary['warnings'], 'warning')}; {looked}")
+        return Line(
+            f"{_plural(errors, 'error')}, {_plural(summary['warnings'], 'warning')}; {looked}"
+        )
     if summary["warnings"]:
         return Line(f"no error, {_plural(summary['warnings'], 'warning')}; {looked}")
     return Line(f"no problem found; {looked}", "bold green")

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from envdoctor.facts import Distribution, DistributionsFact, HostFact, InterpreterFact
 
+RequiredPackages = dict[str, tuple[Requirement, str]]
+"""By normalised name: the requirement and the name of the distribution that states it."""
+
 
 def marker_environment(interpreter: InterpreterFact, host: HostFact) -> dict[str, str]:
     """Return the values of PEP 508 markers in the inspected environment (Linux, CPython)."""
@@ -54,15 +57,12 @@ def requirements_of(
 
 def required_cuda_packages(
     installed: DistributionsFact, environment: dict[str, str]
-) -> dict[str, tuple[Requirement, str]]:
+) -> RequiredPackages:
     """Return the CUDA packages that torch requires, directly or through another of them.
 
     `cuda-toolkit` holds no files: its extras stand for `nvidia-*` pins, so they are followed.
-
-    Returns:
-        By normalised name: the requirement and the name of the distribution that states it.
     """
-    found: dict[str, tuple[Requirement, str]] = {}
+    found: RequiredPackages = {}
     torch = installed.find("torch")
     queue = [(torch, frozenset[str]())] if torch else []
     while queue:
@@ -101,7 +101,9 @@ def sibling(name: str, installed: DistributionsFact) -> Distribution | None:
         (
             dist
             for dist in installed.distributions
-            if dist.name != name and dist.name.startswith("nvidia-") and library_stem(dist.name) == stem
+            if dist.name != name
+            and dist.name.startswith("nvidia-")
+            and library_stem(dist.name) == stem
         ),
         None,
     )

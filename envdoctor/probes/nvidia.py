@@ -56,7 +56,7 @@ def _first_line(path: Path) -> str:
 
 
 def _ask_nvml(num_devices: int, driver: str | None) -> NvidiaFact:
-    import pynvml  # noqa: PLC0415  40 ms that a machine without a GPU need not pay
+    import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415  40 ms that a machine without a GPU need not pay
 
     try:
         pynvml.nvmlInit()

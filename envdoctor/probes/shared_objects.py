@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor.facts import Distribution, DistributionsFact, FactSet, SharedObject, SharedObjectsFact
+from envdoctor.facts import (
+    Distribution,
+    DistributionsFact,
+    FactSet,
+    SharedObject,
+    SharedObjectsFact,
+)
 from envdoctor.probes.elf import ElfError, read_elf
 from envdoctor.probes.files import UnreadableError, read_text
 from envdoctor.probes.record import is_library, parse_record

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.environments import CUDNN, make_cuda_environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FINDING_KEYS = {
+    "check", "outcome", "severity", "culprit", "owner", "message", "evidence", "remedy",
+}  # fmt: skip
+
+
+def envdoctor(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "envdoctor", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_version() -> None:
+    done = envdoctor("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("envdoctor ")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["explain", "--help"]])
+def test_help(arguments: list[str]) -> None:
+    done = envdoctor(*arguments)
+    assert done.returncode == 0
+    assert "Usage:" in done.stdout
+
+
+def test_healthy_environment_exits_0_and_is_quiet(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    done = envdoctor("check", "--prefix", environment.prefix, "--no-gpu")
+    assert done.returncode == 0, done.stdout
+    assert done.stderr == ""
+    assert "no problem found" in done.stdout
+    assert len(done.stdout.splitlines()) == 5
+    assert "\x1b" not in done.stdout
+
+
+def test_damaged_environment_exits_1_and_names_file_owner_and_command(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    (environment.site / CUDNN).unlink()
+    done = envdoctor("check", "--python", environment.prefix / "bin/python", "--no-gpu")
+    assert done.returncode == 1
+    assert str(environment.site / CUDNN) in done.stdout
+    assert "nvidia-cudnn-cu12==9.10.2.21" in done.stdout
+
+
+def test_json_report_has_its_documented_keys(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    (environment.site / CUDNN).unlink()
+    done = envdoctor("check", "--prefix", environment.prefix, "--format", "json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert set(report) == {
+        "schema_version", "envdoctor_version", "environment", "summary", "findings",
+    }  # fmt: skip
+    assert report["schema_version"] == 1
+    assert all(set(finding) == FINDING_KEYS for finding in report["findings"])
+    (error,) = [item for item in report["findings"] if item["severity"] == "error"]
+    assert (error["check"], error["culprit"]) == ("package-files-damaged", "nvidia-cudnn-cu12")
+    assert set(error["remedy"]) == {"kind", "text", "commands"}
+    assert error["evidence"][0]["found"] == "missing"
+    assert {item["outcome"] for item in report["findings"]} <= {
+        "ok",
+        "problem",
+        "skipped",
+        "crashed",
+    }
+
+
+def test_nothing_of_the_inspected_environment_runs(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    (environment.site / "evil.pth").write_text(f"import os; os.mkdir({str(tmp_path / 'ran')!r})\n")
+    (environment.prefix / "bin/python").write_text("")
+    assert envdoctor("check", "--prefix", environment.prefix).returncode == 0
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["check", "--prefix", "/no/such"], "/no/such", id="absent-prefix"),
+        pytest.param(["check", "--python", "/no/python"], "/no/python", id="absent-python"),
+        pytest.param(["check", "--profile", "nope"], "cpu, cu128", id="unknown-profile"),
+        pytest.param(
+            ["check", "--select", "gpu-arch"], "gpu-arch-not-in-build", id="unknown-check"
+        ),
+        pytest.param(["explain", "no-such-check"], "known checks", id="unknown-page"),
+        pytest.param(["check", "--format", "xml"], "xml", id="unknown-format"),
+        pytest.param(["chekc"], "chekc", id="unknown-command"),
+        pytest.param(["check", "--prefix", "/", "--python", "x"], "two environments", id="two"),
+    ],
+)
+def test_wrong_usage_exits_2_with_what_was_found_and_wanted(
+    arguments: list[str], says: str
+) -> None:
+    done = envdoctor(*arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_selecting_a_check_runs_what_it_requires(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    done = envdoctor(
+        "check",
+        "--prefix",
+        environment.prefix,
+        "--select",
+        "gpu-arch-not-in-build",
+        "--format",
+        "json",
+    )
+    checks = [item["check"] for item in json.loads(done.stdout)["findings"]]
+    assert checks == ["torch-not-installed", "no-nvidia-driver", "gpu-arch-not-in-build"]
+
+
+def test_ignored_check_is_left_out(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    (environment.site / CUDNN).unlink()
+    done = envdoctor("check", "--prefix", environment.prefix, "--ignore", "package-files-damaged")
+    assert done.returncode == 0
+
+
+def test_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "envdoctor", "check", "-v", "--prefix", str(environment.prefix)],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(write_end)
+    assert "Traceback" not in done.stderr
+
+
+def test_page_of_a_check() -> None:
+    done = envdoctor("explain", "driver-too-old-for-cuda")
+    assert done.returncode == 0
+    for heading in ("What it checks", "Why it matters", "Remedy", "Source"):
+        assert heading in done.stdout
