@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
-
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion, Version
 
 from envdoctor.probes.distributions import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from packaging.requirements import Requirement
+
     from envdoctor.facts import Distribution, DistributionsFact, HostFact, InterpreterFact
 
-RequiredPackages = dict[str, tuple[Requirement, str]]
+RequiredPackages = dict[str, tuple["Requirement", str]]
 """By normalised name: the requirement and the name of the distribution that states it."""
 
 
@@ -37,22 +37,37 @@ def marker_environment(interpreter: InterpreterFact, host: HostFact) -> dict[str
     }
 
 
-def requirements_of(
+def cuda_requirements_of(
     dist: Distribution, environment: dict[str, str], *, extras: frozenset[str] = frozenset()
-) -> Iterator[Requirement]:
-    """Yield what a distribution requires in an environment, with the given extras.
+) -> Iterator[tuple[str, Requirement]]:
+    """Yield what a distribution requires of torch and its CUDA packages, with the given extras.
 
     Lines that are no valid requirement are left out: installers refuse them as well.
+
+    Returns:
+        Pairs of normalised name and requirement.
     """
-    for line in dist.requires:
+    lines = [(name, line) for line in dist.requires if decides_cuda(name := name_of(line))]
+    if not lines:
+        return
+    # 60 ms that an environment without CUDA requirements need not pay
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
+
+    for name, line in lines:
         try:
             requirement = Requirement(line)
             values = [{**environment, "extra": extra} for extra in extras or {""}]
             marker = requirement.marker
             if marker is None or any(marker.evaluate(value) for value in values):
-                yield requirement
+                yield name, requirement
         except (InvalidRequirement, ValueError, LookupError):
             continue
+
+
+def name_of(line: str) -> str:
+    """Return the normalised name that a Requires-Dist line begins with; empty if it has none."""
+    match = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", line)
+    return normalised(match[1]) if match else ""
 
 
 def required_cuda_packages(
@@ -67,9 +82,8 @@ def required_cuda_packages(
     queue = [(torch, frozenset[str]())] if torch else []
     while queue:
         dist, extras = queue.pop()
-        for requirement in requirements_of(dist, environment, extras=extras):
-            name = normalised(requirement.name)
-            if name in found or not is_cuda_package(name):
+        for name, requirement in cuda_requirements_of(dist, environment, extras=extras):
+            if name in found or name == "torch":
                 continue
             found[name] = (requirement, dist.name)
             if target := installed.find(name):
@@ -77,13 +91,15 @@ def required_cuda_packages(
     return found
 
 
-def is_cuda_package(name: str) -> bool:
-    """Tell whether a normalised name is one of the packages that carry torch's CUDA side."""
-    return name.startswith(("nvidia-", "cuda-")) or name in {"triton", "pytorch-triton"}
+def decides_cuda(name: str) -> bool:
+    """Tell whether a normalised name is torch or one of the packages that carry its CUDA side."""
+    return name.startswith(("nvidia-", "cuda-")) or name in {"torch", "triton", "pytorch-triton"}
 
 
 def satisfies(version: str, requirement: Requirement) -> bool:
     """Tell whether an installed version meets a requirement; a version nobody can read does not."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415  see above
+
     try:
         return requirement.specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:

@@ -120,7 +120,7 @@ def test_command_line_loads_nothing_heavy(arguments: str) -> None:
         "from envdoctor.__main__ import main\n"
         f"sys.argv = ['envdoctor', *{arguments.split()!r}]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'numpy', 'rich', 'transformers', 'pynvml'} & set(sys.modules)\n"
+        "heavy = {'torch', 'numpy', 'rich', 'pydantic', 'pynvml'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)\n"
     )
     done = subprocess.run(

@@ -9,12 +9,7 @@ from envdoctor.check import check, problems
 from envdoctor.compatibility import strays
 from envdoctor.facts import Distribution, DistributionsFact, HostFact, InterpreterFact, PolicyFact
 from envdoctor.probes.distributions import normalised
-from envdoctor.requirements import (
-    is_cuda_package,
-    marker_environment,
-    requirements_of,
-    satisfies,
-)
+from envdoctor.requirements import cuda_requirements_of, marker_environment, satisfies
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
 
 
@@ -62,11 +57,9 @@ def _broken_pin(
     dist: Distribution, installed: DistributionsFact, environment: dict[str, str]
 ) -> str:
     """Return the first requirement on torch or a CUDA package that does not hold; empty if none."""
-    for requirement in requirements_of(dist, environment):
-        name = normalised(requirement.name)
+    for name, requirement in cuda_requirements_of(dist, environment):
         target = installed.find(name)
-        concerns = name == "torch" or is_cuda_package(name)
-        if concerns and target and not satisfies(target.version, requirement):
+        if target and not satisfies(target.version, requirement):
             return f"{requirement.name}{requirement.specifier}, installed is {target.version}"
     return ""
 
