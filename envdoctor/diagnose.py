@@ -7,6 +7,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
+from envdoctor import settings
 from envdoctor.checks import BUILTIN_CHECKS
 from envdoctor.facts import (
     DistributionsFact,
@@ -23,7 +24,7 @@ from envdoctor.report import Report
 from envdoctor.runner import run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from envdoctor.check import Check
@@ -37,6 +38,7 @@ def diagnose(
     expect_gpu: bool | None = None,
     checks: Sequence[Check] = BUILTIN_CHECKS,
     all_records: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> Report:
     """Judge an environment without running anything of it.
 
@@ -46,9 +48,13 @@ def diagnose(
         expect_gpu: True makes a missing GPU an error, False silences it, None leaves a note.
         checks: Checks to run, prerequisites first.
         all_records: True to compare the files of every distribution with its RECORD.
+        variables: Environment variables that its processes will see; None for those of this one.
     """
     policy = policy_of(profile, prefix=prefix, expect_gpu=expect_gpu)
-    facts = collect(Subject(prefix=prefix, policy=policy, all_records=all_records))
+    if variables is None:
+        variables = settings.load().variables
+    subject = Subject(prefix=prefix, variables=variables, policy=policy, all_records=all_records)
+    facts = collect(subject)
     required = required_checks(profile, checks)
     return Report(environment=heading(facts), findings=run(checks, facts), required=required)
 

@@ -16,6 +16,7 @@ from envdoctor.facts import (
     SharedObjectsFact,
     TorchBuildFact,
     Unavailable,
+    VariablesFact,
 )
 from envdoctor.probes.distributions import read_distributions
 from envdoctor.probes.host import read_host
@@ -24,6 +25,7 @@ from envdoctor.probes.nvidia import read_nvidia
 from envdoctor.probes.record import read_records
 from envdoctor.probes.shared_objects import read_shared_objects
 from envdoctor.probes.torch_build import read_torch_build
+from envdoctor.probes.variables import read_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +37,7 @@ Probe = tuple[type[Fact], "Callable[[Subject, FactSet], Fact]"]
 PROBES: tuple[Probe, ...] = (
     (PolicyFact, lambda subject, _: subject.policy),
     (HostFact, read_host),
+    (VariablesFact, read_variables),
     (InterpreterFact, read_interpreter),
     (DistributionsFact, read_distributions),
     (RecordsFact, read_records),
@@ -45,14 +48,19 @@ PROBES: tuple[Probe, ...] = (
 """Every probe, in an order in which each finds the facts it builds on."""
 
 
-def collect(subject: Subject) -> FactSet:
-    """Run every probe; one that cannot look leaves its reason."""
-    facts = FactSet([])
-    unavailable: dict[type[Fact], Unavailable] = {}
+def collect(subject: Subject, given: FactSet | None = None) -> FactSet:
+    """Run every probe whose fact is not given; one that cannot look leaves its reason.
+
+    Args:
+        subject: What to look at.
+        given: Facts that stand in for this machine's, from a snapshot.
+    """
+    facts = given or FactSet([])
     for kind, probe in PROBES:
+        if not isinstance(facts.get(kind), Unavailable):
+            continue
         try:
-            facts = FactSet([*facts, probe(subject, facts)], unavailable)
+            facts = facts.having(probe(subject, facts))
         except (OSError, LookupError) as error:
-            unavailable[kind] = Unavailable(f"{kind.__name__} could not be read: {error}")
-            facts = FactSet(facts, unavailable)
+            facts = facts.lacking(kind, f"{kind.__name__} could not be read: {error}")
     return facts

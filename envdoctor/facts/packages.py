@@ -1,0 +1,112 @@
+"""Readings of a Python environment: interpreter, distributions, their recorded files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envdoctor.facts.fact import Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterpreterFact(Fact):
+    """A Python environment, found by reading files, not by running it.
+
+    Args:
+        prefix: The environment's folder.
+        python: Its interpreter; None if `bin/python` is missing or a dead link.
+        version: Major, minor (and micro where known) version, such as `3.11` or `3.11.7`.
+        is_venv: True if `pyvenv.cfg` makes it a virtual environment.
+        site_packages: Existing folders of installed packages, in import order.
+    """
+
+    prefix: str
+    python: str | None
+    version: str
+    is_venv: bool
+    site_packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """One installed distribution, from its `.dist-info` folder.
+
+    Args:
+        name: Normalised name (PEP 503).
+        version: From METADATA; empty if METADATA has none.
+        path: The `.dist-info` folder.
+        requires: Requires-Dist lines as written.
+        installer: From INSTALLER; empty if there is none.
+        has_record: True if a RECORD file is there.
+    """
+
+    name: str
+    version: str
+    path: str
+    requires: tuple[str, ...] = ()
+    installer: str = ""
+    has_record: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributionsFact(Fact):
+    """All that is installed.
+
+    Args:
+        distributions: In import order, so the first of a name is the one Python sees.
+        leftovers: Paths of `~name` folders that an interrupted pip left.
+        modules: Top-level module names and their paths, without those of dist-info folders.
+    """
+
+    distributions: tuple[Distribution, ...]
+    leftovers: tuple[str, ...] = ()
+    modules: tuple[tuple[str, str], ...] = ()
+
+    def find(self, name: str) -> Distribution | None:
+        """Return the distribution that Python sees under a normalised name."""
+        return next((dist for dist in self.distributions if dist.name == name), None)
+
+    def version_of(self, name: str) -> str:
+        """Return the version of the distribution that Python sees; empty if there is none."""
+        dist = self.find(name)
+        return dist.version if dist else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferingFile:
+    """A recorded file that is not on disk as recorded.
+
+    Args:
+        path: Absolute path.
+        expected: What RECORD or its kind promises, such as `1234 bytes`.
+        found: What is there, such as `missing`, `0 bytes` or `a folder`.
+    """
+
+    path: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributionFiles:
+    """The recorded files of one distribution against the disk.
+
+    Args:
+        name: Normalised name.
+        num_files: Rows of RECORD that were compared.
+        num_libraries: How many of them are shared objects.
+        differing: Those that are not as recorded.
+        error: Why RECORD could not be read; empty if it could.
+    """
+
+    name: str
+    num_files: int
+    num_libraries: int
+    differing: tuple[DifferingFile, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsFact(Fact):
+    """Recorded files against the disk, for the distributions that matter."""
+
+    distributions: tuple[DistributionFiles, ...]

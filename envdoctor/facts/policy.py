@@ -1,0 +1,34 @@
+"""What an environment is wanted for, as a fact that checks read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envdoctor.facts.fact import Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFact(Fact):
+    """What the environment is wanted for, from the command line and the profile.
+
+    Args:
+        profile: Name of the profile; None if none was named.
+        torch_version: Version of torch that the profile wants, without local tag.
+        variant: `cpu` or `cu128` as the profile writes it; None if none was named.
+        arch: GPU architectures the build must hold, such as `sm_90`.
+        forbid: Globs over normalised distribution names that must not be installed.
+        driver_min: Lowest driver version the profile accepts.
+        expect_gpu: True if a GPU must be there, False if none is wanted, None if unsaid.
+        pip_install: Command that reinstalls packages into it; `NAME==VERSION` follows.
+        pip_uninstall: Command that uninstalls packages from it; names follow.
+    """
+
+    profile: str | None = None
+    torch_version: str | None = None
+    variant: str | None = None
+    arch: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
+    driver_min: str | None = None
+    expect_gpu: bool | None = None
+    pip_install: str = "pip install --force-reinstall --no-deps"
+    pip_uninstall: str = "pip uninstall -y"

@@ -1,0 +1,31 @@
+"""Read the environment variables that change how an environment behaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envdoctor.facts import FactSet, VariablesFact
+
+if TYPE_CHECKING:
+    from envdoctor.probes.subject import Subject
+
+_PREFIXES = (
+    "CONDA_", "CUDA_", "CUDNN_", "FLASHINFER_", "GLOO_", "LD_", "NCCL_", "NVIDIA_", "NVSHMEM_",
+    "OMP_", "PYTHON", "PYTORCH_", "TORCH", "TRITON_", "UCX_",
+)  # fmt: skip
+_EXACTLY = frozenset({"HOME", "PATH", "TMPDIR", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME"})
+
+
+def read_variables(subject: Subject, facts: FactSet) -> VariablesFact:
+    """Keep the variables that matter; others may hold secrets and decide nothing here."""
+    del facts
+    return VariablesFact(
+        values=tuple(
+            sorted((name, value) for name, value in subject.variables.items() if matters(name))
+        )
+    )
+
+
+def matters(name: str) -> bool:
+    """Tell whether a variable changes how Python, the loader, CUDA or torch behave."""
+    return name in _EXACTLY or name.startswith(_PREFIXES)
