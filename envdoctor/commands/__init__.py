@@ -1,0 +1,1 @@
+"""One module for each command: parse, call one function, render, exit."""
