@@ -149,7 +149,7 @@ def known_names() -> list[str]:
     return sorted(path.stem for path in bundled("profiles").glob("*.toml"))
 
 
-def load(name_or_path: str) -> Profile:
+def load_profile(name_or_path: str) -> Profile:
     """Load a profile.
 
     Args:

@@ -83,7 +83,7 @@ def run(
     write(f"$ {shlex.join(argv)}")
     sinks = [write, on_line] if on_line else [write]
     start = time.monotonic()
-    process = _start(argv, env=env, cwd=cwd, death_signal=signal.SIGKILL, piped=True)
+    process = _start(argv, env=env, cwd=cwd, death_signal=signal.SIGKILL, output=subprocess.PIPE)
     try:
         output = _read(process, deadline=start + timeout, sinks=sinks)
     except BaseException as error:
@@ -101,7 +101,7 @@ def run(
     )
 
 
-def supervise(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None) -> int:
+def supervise(argv: Sequence[str], *, env: Mapping[str, str], keep: Sequence[int] = ()) -> int:
     """Run a program in the foreground, pass signals on to it, and return its exit code.
 
     The program has its own process group, so that a Ctrl-C in the terminal, which reaches every
@@ -111,7 +111,7 @@ def supervise(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None =
     Args:
         argv: Absolute path of the program, then its arguments.
         env: All its environment variables.
-        cwd: Folder to run in.
+        keep: File descriptors that it is to hold open as well.
 
     Returns:
         Its exit code, or 128 plus the number of the signal that ended it.
@@ -120,7 +120,7 @@ def supervise(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | None =
         ToolError: There is no such program.
     """
     with _forwarding() as attach:
-        process = _start(argv, env=env, cwd=cwd, death_signal=signal.SIGTERM, piped=False)
+        process = _start(argv, env=env, death_signal=signal.SIGTERM, keep=keep)
         attach(process)
         code = process.wait()
     return code if code >= 0 else 128 - code
@@ -130,22 +130,23 @@ def _start(
     argv: Sequence[str],
     *,
     env: Mapping[str, str],
-    cwd: Path | None,
+    cwd: Path | None = None,
     death_signal: signal.Signals,
-    piped: bool,
+    output: int | None = None,
+    keep: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     program = Path(argv[0])
     if not program.is_file() or not os.access(program, os.X_OK):
         raise ToolError(f"{program}: no such program", reference="program-not-found")
-    ends = subprocess.PIPE if piped else None
     tie = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), str(int(death_signal))]
     return subprocess.Popen(
         [*(tie if sys.platform == "linux" else ()), *argv],
         env=dict(env),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
-        stdout=ends,
-        stderr=ends,
+        stdout=output,
+        stderr=output,
+        pass_fds=keep,
         process_group=0,
     )
 

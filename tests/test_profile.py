@@ -34,27 +34,27 @@ def write(folder: Path, text: str) -> Path:
 
 def refusal(folder: Path, text: str) -> str:
     with pytest.raises(UserFileError) as caught:
-        profile.load(str(write(folder, text)))
+        profile.load_profile(str(write(folder, text)))
     assert caught.value.exit_code == ExitCode.USAGE
     return caught.value.message
 
 
 @pytest.mark.parametrize("name", profile.known_names())
 def test_bundled_profile_loads_under_its_own_name(name: str) -> None:
-    loaded = profile.load(name)
+    loaded = profile.load_profile(name)
     assert loaded.name == name
     assert loaded.description
 
 
 @pytest.mark.parametrize("name", profile.known_names())
 def test_bundled_profile_pins_what_it_requires(name: str) -> None:
-    loaded = profile.load(name)
+    loaded = profile.load_profile(name)
     assert all("==" in requirement for requirement in loaded.packages.require)
     assert loaded.sources.exclude_newer
 
 
 def test_minimal_profile_has_defaults(tmp_path: Path) -> None:
-    loaded = profile.load(str(write(tmp_path, MINIMAL)))
+    loaded = profile.load_profile(str(write(tmp_path, MINIMAL)))
     assert loaded.packages.forbid == ()
     assert loaded.build.link_mode == "copy"
     assert "LD_LIBRARY_PATH" in loaded.env.forbid
@@ -62,13 +62,13 @@ def test_minimal_profile_has_defaults(tmp_path: Path) -> None:
 
 def test_wheel_folders_are_relative_to_the_file(tmp_path: Path) -> None:
     text = MINIMAL + '[sources]\nwheelhouse = ["wheels", "/abs"]\n'
-    loaded = profile.load(str(write(tmp_path, text)))
+    loaded = profile.load_profile(str(write(tmp_path, text)))
     assert loaded.sources.wheelhouse == (str(tmp_path / "wheels"), "/abs")
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
-        profile.load("cu12")
+        profile.load_profile("cu12")
     assert caught.value.reference == "profile-not-found"
     assert "cu128" in caught.value.hint
     assert "cpu" in caught.value.hint
@@ -179,15 +179,15 @@ def test_unreadable_file_is_one_line(tmp_path: Path, kind: str) -> None:
     elif kind == "not-text":
         path.write_bytes(b"\xff\xfe")
     with pytest.raises(UserFileError) as caught:
-        profile.load(str(path))
+        profile.load_profile(str(path))
     assert "\n" not in caught.value.message
     assert str(path) in caught.value.message
 
 
 def test_digest_ignores_layout_of_the_file(tmp_path: Path) -> None:
-    one = profile.load(str(write(tmp_path, MINIMAL)))
-    two = profile.load(str(write(tmp_path, "# a comment\n" + MINIMAL)))
-    other = profile.load(str(write(tmp_path, MINIMAL.replace("2.10.0", "2.9.1"))))
+    one = profile.load_profile(str(write(tmp_path, MINIMAL)))
+    two = profile.load_profile(str(write(tmp_path, "# a comment\n" + MINIMAL)))
+    other = profile.load_profile(str(write(tmp_path, MINIMAL.replace("2.10.0", "2.9.1"))))
     assert profile.digest(one) == profile.digest(two) != profile.digest(other)
 
 
@@ -230,4 +230,4 @@ def test_any_text_loads_or_is_refused_as_a_user_file(
     path = tmp_path_factory.mktemp("profile") / "mine.toml"
     path.write_text(text, "utf-8", errors="surrogateescape", newline="")
     with pytest.raises(UserFileError):
-        profile.load(str(path))
+        profile.load_profile(str(path))

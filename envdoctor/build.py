@@ -1,0 +1,269 @@
+"""Build an environment beside the old one, and put it in place once it has passed."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from envdoctor import __version__, interpreter, plan, receipt, store, uv
+from envdoctor import profile as profiles
+from envdoctor.build_lock import held
+from envdoctor.errors import EnvdoctorError, SpaceError
+from envdoctor.filesystem import is_network
+from envdoctor.install import install, require_room
+from envdoctor.receipt import Receipt, UvRecord
+from envdoctor.resolve import resolve
+from envdoctor.sources import gather
+from envdoctor.store import Store
+from envdoctor.talk import Stages
+from envdoctor.verify import UnfitEnvironmentError, require_imports, verify_files
+from envdoctor.workshop import Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from envdoctor.plan import BuildPlan
+    from envdoctor.profile import Profile
+    from envdoctor.pylock import Lock
+    from envdoctor.report import Report
+    from envdoctor.resolve import Resolution
+    from envdoctor.settings import Settings
+    from envdoctor.talk import Talk
+
+_ID_LENGTH = 16
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """What to build.
+
+    Args:
+        profile: What the environment is to hold.
+        wheels: Folders of wheels to look into before any index.
+        python: Path, command or version of the Python to build on; None for the running one.
+        uv: Path of the uv binary; None to find one.
+        force: True to build anew what is already there and good.
+    """
+
+    profile: Profile
+    wheels: tuple[Path, ...] = ()
+    python: str | None = None
+    uv: Path | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What came of it.
+
+    Args:
+        receipt: The receipt of the environment.
+        path: Its folder, not through `current`.
+        current: The link that now means it.
+        is_new: False if it was there already.
+    """
+
+    receipt: Receipt
+    path: Path
+    current: Path
+    is_new: bool
+
+
+def build(request: BuildRequest, *, settings: Settings, talk: Talk) -> Built:
+    """Build the environment of a profile, verify it, and make it the current one.
+
+    Whatever happens, the environment that was current stays so until the new one has passed.
+
+    Args:
+        request: What to build.
+        settings: Where to keep it, and the variables of this process.
+        talk: Told of each stage.
+
+    Raises:
+        EnvdoctorError: It could not be built; the subclass says why.
+        KeyboardInterrupt: The user stopped it; what was begun is gone.
+    """
+    stages = Stages(talk)
+    place = Store(settings.home, request.profile.name)
+    store.make_folders(place)
+    with _umask(0o022), held(place.lock_file, what=f"profile {request.profile.name}"):
+        for name in store.clean(place):
+            stages.note(f"threw away what an unfinished build left: {name}")
+        try:
+            return _build(_Job(request, settings, place, stages))
+        except OSError as error:
+            if error.errno in _FULL:
+                raise SpaceError(f"{place.home}: {error.strerror}", reference="no-space") from error
+            raise
+        except KeyboardInterrupt:
+            stages.note(f"stopped; current is {place.linked('current') or 'still none'}")
+            raise
+        finally:
+            _tidy(place, stages)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    request: BuildRequest
+    settings: Settings
+    store: Store
+    stages: Stages
+
+    @property
+    def profile(self) -> Profile:
+        return self.request.profile
+
+
+def _build(job: _Job) -> Built:
+    started, path = _now(), store.new_log(job.store)
+    with path.open("w", encoding="utf-8") as log:
+        try:
+            with job.stages.stage("prepare", "uv, Python and package sources"):
+                shop, what = _prepare(job, log)
+            with job.stages.stage("resolve", f"profile {job.profile.name}"):
+                resolution = resolve(what, shop)
+            identity = _identity(resolution.lock, shop)
+            if not job.request.force and (built := _reuse(job, shop, resolution, identity)):
+                return built
+            return _build_new(job, shop, resolution, identity=identity, started=started)
+        except EnvdoctorError:
+            job.stages.note(f"log: {path}")
+            raise
+
+
+def _prepare(job: _Job, log: IO[str]) -> tuple[Workshop, BuildPlan]:
+    request, variables = job.request, job.settings.variables
+    binary = uv.find(request.uv, job.settings)
+    python = interpreter.choose(
+        request.python, requires=job.profile.python.requires, variables=variables
+    )
+    found = gather(job.profile, wheels=request.wheels, variables=variables)
+    for note in found.notes:
+        job.stages.note(note)
+    if is_network(job.store.home):
+        job.stages.note(f"{job.store.home} is on a network file system: expect a slow build")
+    shop = Workshop(
+        uv=binary,
+        interpreter=python,
+        variables=uv.variables(job.settings, cache=job.store.cache, pip=found.pip),
+        staged=store.new_staging(job.store),
+        log=log,
+        stages=job.stages,
+    )
+    return shop, plan.make(job.profile, found)
+
+
+def _identity(lock: Lock, shop: Workshop) -> str:
+    """Return a hash of what decides the content of an environment."""
+    files = [(wheel.name, wheel.version, wheel.file, wheel.sha256) for wheel in lock.wheels]
+    python = (shop.interpreter.path, shop.interpreter.build)
+    text = json.dumps([files, python, shop.uv.version])
+    return hashlib.sha256(text.encode()).hexdigest()[:_ID_LENGTH]
+
+
+def _reuse(job: _Job, shop: Workshop, resolution: Resolution, identity: str) -> Built | None:
+    """Return the environment that is there already and still good, as the current one."""
+    for name in job.store.generations():
+        found = receipt.read(job.store.receipt(name))
+        if found is None or found.id != identity:
+            continue
+        env = job.store.envs / name
+        try:
+            verify_files(env, resolution.lock, job.profile, shop)
+        except UnfitEnvironmentError as error:
+            job.stages.note(f"{name} is there but damaged, building anew: {error.message}")
+            continue
+        store.make_current(job.store, name)
+        job.stages.note(f"built already, and its files are complete: {env}")
+        return Built(receipt=found, path=env, current=job.store.envs / "current", is_new=False)
+    return None
+
+
+def _build_new(
+    job: _Job, shop: Workshop, resolution: Resolution, *, identity: str, started: str
+) -> Built:
+    lock, stages, place = resolution.lock, job.stages, job.store
+    require_room(job.profile, home=place.home, cache=place.cache)
+    with stages.stage("install", f"{len(lock.wheels)} packages"):
+        env = install(lock, job.profile, shop)
+    with stages.stage("verify", "names, versions, every recorded file, checks"):
+        report = verify_files(env, lock, job.profile, shop)
+    with stages.stage("import", ", ".join(job.profile.check.imports)):
+        require_imports(env, job.profile, shop)
+    generation = store.unused_generation(place, identity)
+    result = _receipt(job, shop, resolution, report=report, generation=generation, started=started)
+    path = store.put(place, env, generation)
+    receipt.write(result, place.receipt(generation))
+    store.make_current(place, generation)
+    stages.note(f"in place: {path}")
+    for name in store.prune(place, job.profile.build.keep):
+        stages.note(f"kept {name}: a job runs in it")
+    return Built(receipt=result, path=path, current=place.envs / "current", is_new=True)
+
+
+def _receipt(
+    job: _Job,
+    shop: Workshop,
+    resolution: Resolution,
+    *,
+    report: Report,
+    generation: str,
+    started: str,
+) -> Receipt:
+    # The report was made where the environment was built; it is to speak of where it will lie.
+    text = json.dumps(report.to_dict())
+    final = text.replace(str(shop.staged / "env"), str(job.store.envs / generation))
+    found: dict[str, Any] = json.loads(final)
+    return Receipt(
+        id=generation.partition("-")[0],
+        generation=generation,
+        previous=job.store.linked("current"),
+        profile=msgspec.to_builtins(job.profile),
+        profile_sha256=profiles.digest(job.profile),
+        source=resolution.candidate.source,
+        left_out=resolution.left_out,
+        packages=resolution.lock.wheels,
+        python=shop.interpreter,
+        uv=UvRecord(path=str(shop.uv.path), version=shop.uv.version, sha256=shop.uv.sha256),
+        envdoctor_version=__version__,
+        host=found["environment"]["host"] or {},
+        link_mode=job.profile.build.link_mode,
+        variables_dropped=uv.foreign(job.settings.variables),
+        started=started,
+        finished=_now(),
+        seconds=dict(job.stages.seconds),
+        report=found,
+    )
+
+
+def _tidy(place: Store, stages: Stages) -> None:
+    """Throw away staging and delete the trash; say so where it takes time."""
+    store.clean(place)
+    if any(place.trash.glob("*/env")) or any(place.trash.glob("*/pyvenv.cfg")):
+        with stages.stage("tidy", "deleting what is no longer needed"):
+            store.empty_trash(place)
+    store.empty_trash(place)
+
+
+@contextmanager
+def _umask(mask: int) -> Iterator[None]:
+    """Make files as wheels say, whatever the user's mask: equal builds are to be equal."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

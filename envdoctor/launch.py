@@ -1,0 +1,217 @@
+"""Run the trainer in a built environment that passes its checks."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from envdoctor import profile as profiles
+from envdoctor import receipt, shell, store
+from envdoctor.diagnose import diagnose
+from envdoctor.errors import ToolError, UserFileError, VerificationError
+from envdoctor.probes.interpreter import checked_prefix
+from envdoctor.profile import VariablesSection
+from envdoctor.resources import bundled
+from envdoctor.store import Store
+from envdoctor.talk import Event, EventKind
+from envdoctor.verify import UnfitEnvironmentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from envdoctor.profile import Profile
+    from envdoctor.settings import Settings
+    from envdoctor.talk import Talk
+
+_DEPTH = 2  # PROFILE/GENERATION
+_OF_OTHER_ENVIRONMENTS = ("CONDA_DEFAULT_ENV", "CONDA_PREFIX", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainRequest:
+    """What to train, and where.
+
+    Args:
+        config: The run file.
+        out: Folder of the run; None for the trainer's default.
+        env: An existing environment; None for one that envdoctor built.
+        profile: Profile of the environment, by name or path; None for the newest built, or to hold
+            `env` against no profile.
+        extra: Further arguments for the trainer.
+    """
+
+    config: Path
+    out: Path | None = None
+    env: Path | None = None
+    profile: str | None = None
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """An environment to run in.
+
+    Args:
+        env: Its real folder: a rebuild changes what `current` means, not what lies here.
+        profile: What it is to be; None if nobody said.
+        store: Where it was built; None for an environment from elsewhere.
+        origin: Why this one, in words.
+    """
+
+    env: Path
+    profile: Profile | None
+    store: Store | None
+    origin: str
+
+
+def train(request: TrainRequest, *, settings: Settings, talk: Talk) -> int:
+    """Check the run file and the environment, then train.
+
+    Args:
+        request: What to train.
+        settings: Where environments lie, and the variables of this process.
+        talk: Told which environment is taken.
+
+    Returns:
+        The trainer's exit code.
+
+    Raises:
+        UserFileError: The run file is not valid, or a file that it names is missing.
+        UsageError: The environment or profile that was named does not exist.
+        VerificationError: No environment is there, or it does not pass; then it is an
+            `UnfitEnvironmentError` with the report.
+    """
+    require_run_file(request.config)
+    place = choose(request, settings)
+    talk(Event(kind=EventKind.NOTE, text=f"environment: {place.env} ({place.origin})"))
+    kept, dropped = inherited(settings.variables, place.profile)
+    if dropped:
+        talk(Event(kind=EventKind.NOTE, text=f"not passed on: {', '.join(dropped)}"))
+    command = argv(place.env, request)
+    if place.store is None:
+        require_fit(place, kept)
+        return shell.supervise(command, env=variables(place, kept))
+    # The trainer holds the descriptor as well, so that the environment stays even if we are killed.
+    with store.lease(place.store, place.env.name) as descriptor:
+        require_fit(place, kept)
+        return shell.supervise(command, env=variables(place, kept), keep=[descriptor])
+
+
+def require_run_file(path: Path) -> None:
+    """Validate a run file with the trainer's own rules, which need no torch.
+
+    Raises:
+        UserFileError: It is not valid, or names a file that is missing; one line for each problem.
+    """
+    config = _train_config()
+    try:
+        config.check_inputs(config.load_config(path))
+    except config.ConfigError as error:
+        raise UserFileError(str(error), reference="run-file-not-valid") from error
+
+
+def choose(request: TrainRequest, settings: Settings) -> Place:
+    """Return the environment that a request means.
+
+    Raises:
+        UsageError: What was named does not exist.
+        VerificationError: Nothing is built yet.
+    """
+    wanted = profiles.load_profile(request.profile) if request.profile else None
+    if request.env is not None:
+        return _given(request.env, wanted, settings)
+    name = wanted.name if wanted else next(iter(store.known_profiles(settings.home)), None)
+    place = Store(settings.home, name) if name else None
+    generation = place.linked("current") if place else None
+    if place is None or generation is None:
+        command = f"envdoctor build --profile {request.profile or 'cpu'}"
+        raise VerificationError(
+            f"no environment of profile {request.profile} is built"
+            if request.profile
+            else f"no environment is built in {settings.home}",
+            reference="no-environment-built",
+            hint=f"build one: {command}",
+        )
+    wanted = wanted or _profile_of(place, generation)
+    origin = f"profile {name}" if request.profile else f"profile {name}, the newest that was built"
+    return Place(
+        env=(place.envs / generation).resolve(), profile=wanted, store=place, origin=origin
+    )
+
+
+def require_fit(place: Place, inherited_variables: Mapping[str, str]) -> None:
+    """Refuse an environment that does not pass its checks.
+
+    Raises:
+        UnfitEnvironmentError: It does not; carries the report.
+    """
+    report = diagnose(place.env, profile=place.profile, variables=inherited_variables)
+    if report.exit_code:
+        raise UnfitEnvironmentError(
+            f"{place.env} does not pass its checks: no training in it",
+            reference="environment-unfit",
+            report=report,
+        )
+
+
+def argv(env: Path, request: TrainRequest) -> list[str]:
+    """Return the command line of the trainer.
+
+    Raises:
+        ToolError: The environment has no interpreter.
+    """
+    python = env / "bin/python"
+    if not python.is_file():
+        raise ToolError(f"{python}: no such interpreter", reference="python-not-found")
+    out = ["--out", str(request.out)] if request.out else []
+    return [str(python), "-m", "train", "--config", str(request.config), *out, *request.extra]
+
+
+def inherited(
+    present: Mapping[str, str], profile: Profile | None
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the variables that reach the trainer, and the names of those that are dropped."""
+    forbidden = (profile.env if profile else VariablesSection()).forbid
+    dropped = tuple(name for name in forbidden if name in present)
+    hidden = {*dropped, *_OF_OTHER_ENVIRONMENTS}
+    return {name: value for name, value in present.items() if name not in hidden}, dropped
+
+
+def variables(place: Place, kept: Mapping[str, str]) -> dict[str, str]:
+    """Return the trainer's variables: those kept, the profile's, and the way to `train`."""
+    return {
+        **kept,
+        **(place.profile.env.set if place.profile else {}),
+        "PATH": f"{place.env / 'bin'}:{kept.get('PATH', '/usr/bin:/bin')}",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONPATH": str(bundled("train").parent),
+        # Without it the folder in which the user stands comes first in the search for modules.
+        "PYTHONSAFEPATH": "1",
+        "VIRTUAL_ENV": str(place.env),
+    }
+
+
+def _given(env: Path, wanted: Profile | None, settings: Settings) -> Place:
+    path = checked_prefix(env).resolve()
+    built = settings.home.resolve() / "envs"
+    if path.is_relative_to(built) and len(path.relative_to(built).parts) == _DEPTH:
+        place = Store(settings.home, path.parent.name)
+        profile = wanted or _profile_of(place, path.name)
+        return Place(env=path, profile=profile, store=place, origin="--env")
+    return Place(env=path, profile=wanted, store=None, origin="--env")
+
+
+def _profile_of(place: Store, generation: str) -> Profile | None:
+    found = receipt.read(place.receipt(generation))
+    return found.wanted() if found else None
+
+
+def _train_config() -> Any:
+    """Import the trainer's configuration module; it imports no torch."""
+    folder = str(bundled("train").parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return importlib.import_module("train.config")

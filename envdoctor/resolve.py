@@ -1,0 +1,193 @@
+"""Ask the sources of a plan, in order, for one set of packages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING
+
+from envdoctor import pylock, uv_failures
+from envdoctor.errors import EnvdoctorError, IntegrityError, NoSolutionError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from envdoctor.plan import BuildPlan, Candidate
+    from envdoctor.profile import Profile
+    from envdoctor.pylock import Lock
+    from envdoctor.workshop import Workshop
+
+_TIMEOUT_SECONDS = 900
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What is to be installed.
+
+    Args:
+        lock: The files.
+        candidate: The way that led to them.
+        left_out: Sources that do not serve, with the reasons.
+    """
+
+    lock: Lock
+    candidate: Candidate
+    left_out: tuple[tuple[str, str], ...]
+
+
+def resolve(plan: BuildPlan, shop: Workshop) -> Resolution:
+    """Return the resolution of the first candidate that has everything.
+
+    Raises:
+        NoSolutionError: At least one source answered, and none has what is wanted.
+        SourceError: No source answered.
+        IntegrityError: The only sources that have it give no usable hashes.
+    """
+    left_out = [(one.source, one.reason) for one in plan.left_out]
+    failures: list[EnvdoctorError] = []
+    for source, reason in left_out:
+        shop.stages.note(f"left out {source}: {reason}")
+    for candidate in plan.candidates:
+        try:
+            lock = _try(plan, candidate, shop)
+        except (NoSolutionError, SourceError, IntegrityError) as error:
+            failures.append(error)
+            left_out.append((f"{candidate.source} ({candidate.torch})", error.message))
+            shop.stages.note(f"left out {candidate.source}: {error.message}")
+            continue
+        torch = lock.find("torch")
+        if torch:
+            shop.stages.note(f"torch {torch.version} comes from {torch.source}: {candidate.source}")
+        return Resolution(lock=lock, candidate=candidate, left_out=tuple(left_out))
+    raise _exhausted(plan, left_out, failures)
+
+
+def project_file(profile: Profile, candidate: Candidate) -> str:
+    """Return a pyproject.toml that asks for the profile.
+
+    It is the one form in which uv can be told to take some packages from one index and all others
+    from elsewhere.
+    """
+    lines = [
+        "[project]",
+        f"name = {json.dumps(f'profile-{profile.name}')}",
+        'version = "0"',
+        f"dependencies = {json.dumps([candidate.torch, *profile.packages.require])}",
+    ]
+    if index := candidate.named_index:
+        lines += ["[tool.uv.sources]"]
+        lines += [
+            f"{json.dumps(name)} = {{ index = {json.dumps(index.name)} }}"
+            for name in index.packages
+        ]
+        lines += [
+            "[[tool.uv.index]]",
+            f"name = {json.dumps(index.name)}",
+            f"url = {json.dumps(index.url)}",
+            "explicit = true",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def compile_options(plan: BuildPlan, candidate: Candidate, *, cutoff: str) -> list[str]:
+    """Return the options of `uv pip compile` that say where to look and what to leave out."""
+    options = ["--no-index"] if candidate.no_index else []
+    options += ["--default-index", candidate.default_index] if candidate.default_index else []
+    # pip takes the best version of all its indexes, so its configuration was written for that.
+    options += ["--index-strategy", "unsafe-best-match"] if candidate.extra_indexes else []
+    for option, values in (
+        ("--index", candidate.extra_indexes),
+        ("--find-links", candidate.find_links),
+        ("--constraints", plan.constraints),
+    ):
+        options += [word for value in values for word in (option, value)]
+    if cutoff:
+        options += ["--exclude-newer", cutoff]
+        # The PyTorch index states no upload times; what comes from a named index is pinned.
+        named = candidate.named_index.packages if candidate.named_index else ()
+        options += [w for name in named for w in ("--exclude-newer-package", f"{name}=false")]
+    return options
+
+
+def _try(plan: BuildPlan, candidate: Candidate, shop: Workshop) -> Lock:
+    profile = plan.profile
+    folder = shop.staged / "resolve"
+    folder.mkdir(exist_ok=True)
+    (folder / "pyproject.toml").write_text(project_file(profile, candidate))
+    (folder / "excludes.txt").write_text("\n".join(profile.packages.exclude) + "\n")
+    text = _compile(plan, candidate, shop, folder=folder, cutoff=profile.sources.exclude_newer)
+    lock = pylock.read(text, shop.interpreter.tags())
+    _refuse_other_variants(profile, lock)
+    _refuse_forbidden(profile, lock)
+    return lock
+
+
+def _compile(
+    plan: BuildPlan, candidate: Candidate, shop: Workshop, *, folder: Path, cutoff: str
+) -> str:
+    output = folder / "pylock.toml"
+    output.unlink(missing_ok=True)
+    done = shop.run_uv(
+        [
+            *("pip", "compile", str(folder / "pyproject.toml"), "--format", "pylock.toml"),
+            *("--output-file", str(output), "--excludes", str(folder / "excludes.txt")),
+            *("--python", shop.interpreter.path, "--only-binary", ":all:"),
+            *compile_options(plan, candidate, cutoff=cutoff),
+        ],
+        timeout=_TIMEOUT_SECONDS,
+    )
+    if done.returncode == 0:
+        return output.read_text("utf-8")
+    if cutoff and uv_failures.is_cutoff_without_dates(done.stderr):
+        shop.stages.note(
+            f"{candidate.source} states no upload times: trying without the limit of {cutoff}"
+        )
+        return _compile(plan, candidate, shop, folder=folder, cutoff="")
+    raise uv_failures.meaning(done.stderr)
+
+
+def _refuse_other_variants(profile: Profile, lock: Lock) -> None:
+    torch = lock.find("torch")
+    tag = torch.version.partition("+")[2] if torch else ""
+    if torch and tag not in {"", profile.torch.variant}:
+        raise NoSolutionError(
+            f"it offers torch {torch.version}, wanted {profile.torch.variant}",
+            reference="wrong-variant",
+        )
+
+
+def _refuse_forbidden(profile: Profile, lock: Lock) -> None:
+    found = [
+        f"{wheel.name} ({glob})"
+        for wheel in lock.wheels
+        for glob in profile.packages.forbid
+        if fnmatch(wheel.name, glob)
+    ]
+    if found:
+        raise NoSolutionError(
+            f"it brings packages that packages.forbid names: {', '.join(found)}",
+            reference="forbidden-package",
+        )
+
+
+def _exhausted(
+    plan: BuildPlan, left_out: Sequence[tuple[str, str]], failures: Sequence[EnvdoctorError]
+) -> EnvdoctorError:
+    """Return the error that tells most: a source that answered says more than one that did not."""
+    kinds = (NoSolutionError, IntegrityError, SourceError)
+    kind = next((kind for kind in kinds if any(isinstance(f, kind) for f in failures)), SourceError)
+    torch = plan.profile.torch
+    wanted = f"profile {plan.profile.name} (torch {torch.version} {torch.variant})"
+    lines = [f"no source has a set of packages for {wanted}:"]
+    lines += [f"  {source}: {reason}" for source, reason in left_out]
+    if plan.constraints and kind is NoSolutionError:
+        lines += [f"  pip's constraints hold here: {', '.join(plan.constraints)}"]
+    return kind(
+        "\n".join(lines),
+        reference={SourceError: "no-source", IntegrityError: "no-usable-hash"}.get(
+            kind, "no-solution"
+        ),
+        hint="give a folder of wheels with --wheels DIR, or write a mirror's URL into the profile",
+    )

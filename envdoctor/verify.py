@@ -1,0 +1,207 @@
+"""What an environment must show before it is put in place."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import InvalidVersion, Version
+
+from envdoctor.diagnose import diagnose
+from envdoctor.errors import VerificationError
+from envdoctor.facts import Distribution, DistributionsFact, InterpreterFact
+from envdoctor.probes import collect
+from envdoctor.probes.files import read_text
+from envdoctor.probes.record import parse_record
+from envdoctor.probes.subject import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from envdoctor.facts import FactSet
+    from envdoctor.profile import Profile
+    from envdoctor.pylock import Lock
+    from envdoctor.report import Report
+    from envdoctor.workshop import Workshop
+
+_SHOWN = 5
+_WRITTEN_BY_UV = frozenset({"_virtualenv.py", "_virtualenv.pth"})
+_IMPORTS = """
+import importlib, json, os, sys
+names, env = json.loads(sys.argv[1]), os.path.realpath(sys.argv[2]) + os.sep
+failed = {}
+for name in names:
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        failed[name] = f"{type(error).__name__}: {error}"
+torch = sys.modules.get("torch")
+if torch is not None and hasattr(torch, "nn"):
+    try:
+        torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
+    except Exception as error:
+        failed["torch, one step on the CPU"] = f"{type(error).__name__}: {error}"
+files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
+outside = [f"{n} ({f})" for n, f in files.items() if f and not os.path.realpath(f).startswith(env)]
+print(json.dumps({"failed": failed, "outside": outside}))
+"""
+
+
+class UnfitEnvironmentError(VerificationError):
+    """An environment does not pass; carries the report that says why.
+
+    Args:
+        message: See `EnvdoctorError`.
+        reference: See `EnvdoctorError`.
+        hint: See `EnvdoctorError`.
+        report: What was found; None if the failure is none that a check reports.
+    """
+
+    def __init__(
+        self, message: str, *, reference: str, hint: str = "", report: Report | None = None
+    ) -> None:
+        super().__init__(message, reference=reference, hint=hint)
+        self.report = report
+
+
+def verify_files(env: Path, lock: Lock, profile: Profile, shop: Workshop) -> Report:
+    """Hold an environment against its lock, its own records and its profile; run nothing of it.
+
+    Args:
+        env: The environment's folder.
+        lock: What was to be installed.
+        profile: What it is for.
+        shop: Has the variables that its processes would see.
+
+    Raises:
+        UnfitEnvironmentError: It does not pass.
+    """
+    facts = collect(Subject(prefix=env, variables=shop.variables, all_records=True))
+    require_versions(facts.need(DistributionsFact).distributions, lock)
+    require_owners(facts)
+    report = diagnose(env, profile=profile, all_records=True, variables=shop.variables)
+    require_health(report, env)
+    return report
+
+
+def require_versions(installed: Iterable[Distribution], lock: Lock) -> None:
+    """Compare what is installed with the lock.
+
+    Raises:
+        UnfitEnvironmentError: A package is missing, foreign, doubled or of another version.
+    """
+    found = sorted((dist.name, _canonical(dist.version)) for dist in installed)
+    wanted = sorted((wheel.name, _canonical(wheel.version)) for wheel in lock.wheels)
+    lacking = [pair for pair in wanted if pair not in found]
+    foreign = [pair for pair in found if pair not in wanted or found.count(pair) > 1]
+    if lacking or foreign:
+        raise UnfitEnvironmentError(
+            f"what was installed is not what was resolved: missing {_pairs(lacking)}; "
+            f"not asked for {_pairs(foreign)}",
+            reference="not-as-resolved",
+        )
+
+
+def require_owners(facts: FactSet) -> None:
+    """Refuse files in the package folders that no RECORD lists.
+
+    Raises:
+        UnfitEnvironmentError: There are some.
+    """
+    strays = list(ownerless(facts))
+    if strays:
+        raise UnfitEnvironmentError(
+            f"{len(strays)} files belong to no package: {_listed(strays)}", reference="stray-files"
+        )
+
+
+def ownerless(facts: FactSet) -> list[str]:
+    """Return the files in the package folders that no RECORD lists, compiled bytecode left out."""
+    owned: set[str] = set()
+    for dist in facts.need(DistributionsFact).distributions:
+        site = str(Path(dist.path).parent)
+        rows = parse_record(read_text(f"{dist.path}/RECORD") or "")
+        owned.update(os.path.normpath(f"{site}/{path}") for path, _ in rows)
+    found = []
+    for site in facts.need(InterpreterFact).site_packages:
+        for parent, folders, files in os.walk(site):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            names = (name for name in files if name not in _WRITTEN_BY_UV)
+            found += [path for name in names if (path := f"{parent}/{name}") not in owned]
+    return found
+
+
+def require_health(report: Report, env: Path) -> None:
+    """Refuse an environment whose report has errors.
+
+    Raises:
+        UnfitEnvironmentError: It has, or a required check said nothing.
+    """
+    if report.exit_code:
+        first = next(iter(report.problems()), None)
+        reason = first.message if first else "a required check said nothing"
+        raise UnfitEnvironmentError(
+            f"{env} does not pass its checks: {reason}", reference="checks-failed", report=report
+        )
+
+
+def require_imports(env: Path, profile: Profile, shop: Workshop) -> None:
+    """Import the profile's modules in the environment, apart from this process.
+
+    Raises:
+        UnfitEnvironmentError: One does not import, takes too long, or comes from outside.
+    """
+    # -I leaves out the variables and folders of the user, PYTHONDONTWRITEBYTECODE among them: -B.
+    argv = [str(env / "bin/python"), "-I", "-B", "-c", _IMPORTS]
+    argv += [json.dumps(profile.check.imports), str(env)]
+    try:
+        done = shop.run(argv, timeout=profile.check.timeout_seconds)
+    except TimeoutError as error:
+        raise UnfitEnvironmentError(f"imports: {error}", reference="imports-too-slow") from error
+    result = _answer(done.stdout)
+    failed, outside = result.get("failed", {}), result.get("outside", [])
+    if done.returncode != 0 or not result:
+        ended = f"ended with {done.returncode}: {_last_line(done.stderr)}"
+        raise UnfitEnvironmentError(
+            f"the process of the imports {ended}", reference="imports-crashed"
+        )
+    if failed:
+        lines = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        raise UnfitEnvironmentError(f"does not import: {lines}", reference="imports-failed")
+    if outside:
+        raise UnfitEnvironmentError(
+            f"imported from outside the environment: {_listed(outside)}",
+            reference="imports-foreign",
+        )
+
+
+def _canonical(version: str) -> str:
+    try:
+        return str(Version(version))
+    except InvalidVersion:
+        return version
+
+
+def _answer(stdout: str) -> dict[str, Any]:
+    """Return what the last line says: an imported module may print as well."""
+    lines = stdout.strip().splitlines()
+    try:
+        answer: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    except ValueError:
+        return {}
+    return answer
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it said nothing"])[-1]
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    return _listed([f"{name} {version}" for name, version in pairs])
+
+
+def _listed(items: list[str]) -> str:
+    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return (", ".join(items[:_SHOWN]) + more) or "nothing"
