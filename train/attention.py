@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from torch.nn import functional
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from train.block_mask import block_mask
+from train.sizes import dense_attention_bytes
 from train.visibility import dense_mask
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from train.anchors import Anchors
     from train.drafter import Attend
 
-DENSE_BUDGET_BYTES = 4 * 2**30
-"""Scores that the dense path may hold for one layer, in bytes."""
+DENSE_BUDGET_BYTES = 8 * 2**30
+"""Scores that dense attention may hold for one layer, in bytes."""
 
 RECOMPILE_LIMIT = 64
 """Shapes that flex_attention may be compiled for in one process; torch's default is 8."""
@@ -43,7 +44,7 @@ class DenseAttentionTooLargeError(ValueError):
 
 
 class UnfusedAttentionError(RuntimeError):
-    """torch is set so that flex_attention could run unfused without failing."""
+    """flex_attention would, or could without failing, run unfused."""
 
 
 @dataclass(frozen=True)
@@ -72,71 +73,102 @@ class FusedAttention:
         )
 
 
-def training_attention(
-    anchors: Anchors, *, num_context: int, block_size: int, num_heads: int
-) -> Attend:
-    """Return attention under the training mask: fused on CUDA, dense elsewhere.
+class MaskedAttention(Protocol):
+    """Makes the attention of one micro-batch; `DenseMask` or `FusedMask`."""
 
-    flex_attention has no backward pass on the CPU (torch 2.10 to 2.15), so nothing is to be chosen.
+    def __call__(
+        self, anchors: Anchors, *, num_context: int, block_size: int, num_heads: int
+    ) -> Attend:
+        """Return attention under the training mask.
 
-    Args:
-        anchors: Where the blocks start.
-        num_context: S, the padded context length; few different values, each is compiled for.
-        block_size: Slots per block.
-        num_heads: Query heads, to predict what the dense path would hold.
+        Args:
+            anchors: Where the blocks start.
+            num_context: S, the padded context length.
+            block_size: Slots per block.
+            num_heads: Query heads.
+        """
+        ...
 
-    Raises:
-        DenseAttentionTooLargeError: The dense path would exceed its budget.
-        UnfusedAttentionError: torch is set so that flex_attention could run unfused.
+
+@dataclass(frozen=True)
+class DenseMask:
+    """Evaluates the mask for all pairs, on any device.
+
+    Attributes:
+        budget_bytes: Scores that one layer may hold, in bytes.
     """
-    if anchors.anchor_BN.device.type == "cuda":
+
+    budget_bytes: int = DENSE_BUDGET_BYTES
+
+    def __call__(
+        self, anchors: Anchors, *, num_context: int, block_size: int, num_heads: int
+    ) -> DenseAttention:
+        """See `MaskedAttention`.
+
+        Raises:
+            DenseAttentionTooLargeError: The scores exceed the budget.
+        """
+        num_rows, num_blocks = anchors.anchor_BN.shape
+        num_queries = num_blocks * block_size
+        needed_bytes = dense_attention_bytes(
+            num_heads,
+            num_queries=num_queries,
+            num_keys=num_context + num_queries,
+            batch=num_rows,
+        )
+        if needed_bytes > self.budget_bytes:
+            raise DenseAttentionTooLargeError(
+                f"dense attention would hold {needed_bytes / 2**30:.1f} GiB of scores per layer, "
+                f"over {self.budget_bytes / 2**30:.1f} GiB: {num_rows} rows, {num_heads} heads, "
+                f"{num_queries} draft tokens over {num_context} context tokens. Use fewer anchors, "
+                "or shorter or fewer rows; or a CUDA device, where the scores are never held"
+            )
+        return DenseAttention(dense_mask(anchors, num_context=num_context, block_size=block_size))
+
+
+@dataclass(frozen=True)
+class FusedMask:
+    """Computes which tiles are visible; flex_attention is compiled for each `num_context`."""
+
+    def __call__(
+        self,
+        anchors: Anchors,
+        *,
+        num_context: int,
+        block_size: int,
+        num_heads: int,  # noqa: ARG002 - the same for all heads; the protocol has it
+    ) -> FusedAttention:
+        """See `MaskedAttention`.
+
+        Raises:
+            UnfusedAttentionError: torch is set so that flex_attention could run unfused.
+        """
         refuse_unfused_settings()
         return FusedAttention(block_mask(anchors, num_context=num_context, block_size=block_size))
-    return dense_attention(
-        anchors, num_context=num_context, block_size=block_size, num_heads=num_heads
-    )
 
 
-def dense_attention(
-    anchors: Anchors,
+def attention_for(
+    device: torch.device,
     *,
-    num_context: int,
-    block_size: int,
-    num_heads: int,
-    budget_bytes: int = DENSE_BUDGET_BYTES,
-) -> DenseAttention:
-    """Evaluate the mask for all pairs.
+    kind: Literal["auto", "dense", "flex"] = "auto",
+    dense_budget_bytes: int = DENSE_BUDGET_BYTES,
+) -> MaskedAttention:
+    """Return what a device is to train with; auto is flex on CUDA and dense elsewhere.
 
     Args:
-        anchors: Where the blocks start.
-        num_context: S, the padded context length.
-        block_size: Slots per block.
-        num_heads: Query heads.
-        budget_bytes: Scores that one layer may hold, in bytes.
+        device: Where the drafter trains.
+        kind: Which attention.
+        dense_budget_bytes: Scores that one layer may hold, if dense.
 
     Raises:
-        DenseAttentionTooLargeError: The scores exceed the budget.
+        UnfusedAttentionError: flex is wanted where it has no backward pass (CPU, torch 2.10 to
+            2.15).
     """
-    num_rows, num_blocks = anchors.anchor_BN.shape
-    num_queries = num_blocks * block_size
-    needed_bytes = dense_scores_bytes(
-        num_rows=num_rows, num_heads=num_heads, num_queries=num_queries, num_context=num_context
-    )
-    if needed_bytes > budget_bytes:
-        raise DenseAttentionTooLargeError(
-            f"dense attention would hold {needed_bytes / 2**30:.1f} GiB of scores per layer, over "
-            f"{budget_bytes / 2**30:.1f} GiB: {num_rows} rows, {num_heads} heads, {num_queries} "
-            f"draft tokens over {num_context} context tokens. Use fewer anchors, or shorter or "
-            "fewer rows; or a CUDA device, where the scores are never held"
-        )
-    return DenseAttention(dense_mask(anchors, num_context=num_context, block_size=block_size))
-
-
-def dense_scores_bytes(
-    *, num_rows: int, num_heads: int, num_queries: int, num_context: int
-) -> int:
-    """Predict one layer's float32 scores, in bytes, when attention is not fused."""
-    return 4 * num_rows * num_heads * num_queries * (num_context + num_queries)
+    if kind == "flex" and device.type != "cuda":
+        raise UnfusedAttentionError(f"flex_attention cannot train on {device.type}: use dense")
+    if kind == "flex" or (kind == "auto" and device.type == "cuda"):
+        return FusedMask()
+    return DenseMask(dense_budget_bytes)
 
 
 def refuse_unfused_settings() -> None:

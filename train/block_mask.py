@@ -3,8 +3,8 @@
 Shape suffixes: B sequences, N blocks, X tiles of queries, Y tiles of keys, W blocks that a tile of
 queries touches.
 
-`create_block_mask` would evaluate the rule for every pair of tokens: 2.4 GB of bools, and more in
-temporaries, for 32,768 draft tokens over 40,000 of context. Where blocks start and end says the same.
+`create_block_mask` would evaluate the rule for every pair of tokens: 2.4 GB of bools and more in
+temporaries, for 32,768 draft tokens over 40,000 of context. Where blocks start and end says it too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def block_mask(
         tile: Queries and keys per tile.
 
     Returns:
-        The same tiles as `create_block_mask`, without a host synchronisation.
+        The same tiles as `create_block_mask` for blocks shorter than a tile, without waiting for
+        the device. Tiles within a single longer block are evaluated although they are full.
     """
     num_queries = anchors.anchor_BN.shape[1] * block_size
     num_keys = num_context + num_queries
@@ -88,7 +89,7 @@ def _context_tiles(
 
 
 def _own_tiles(anchor_BN: Tensor, *, num_context: int, block_size: int, tile: int) -> Tensor:
-    """Mark tiles in which some query meets a key of its own block; [X, Y], the same for all rows."""
+    """Mark tiles in which some query meets its own block; [X, Y], the same for all rows."""
     num_queries = anchor_BN.shape[1] * block_size
     device = anchor_BN.device
     first_query_X1 = torch.arange(0, num_queries, tile, device=device)[:, None]

@@ -19,11 +19,13 @@ load.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from train.drafter_config import DrafterConfig
 
@@ -212,11 +214,14 @@ class Drafter(nn.Module):
 
     Args:
         config: The shape.
+        checkpoint_layers: Recompute each layer in the backward pass instead of keeping its
+            activations.
     """
 
-    def __init__(self, config: DrafterConfig) -> None:
+    def __init__(self, config: DrafterConfig, *, checkpoint_layers: bool = False) -> None:
         super().__init__()
         self.config = config
+        self.checkpoint_layers = checkpoint_layers
         self.fc = nn.Linear(config.target_hidden_size, config.hidden_size, bias=False)
         self.hidden_norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.layers = nn.ModuleList(
@@ -247,23 +252,40 @@ class Drafter(nn.Module):
 
         Returns:
             Normed states [B, Q, D] in the dtype of `noise_BQD`.
+
+        Raises:
+            TypeError: The parameters are neither float32 nor of the dtype of `noise_BQD`.
         """
-        compute_dtype = noise_BQD.dtype
-        needs_cast = compute_dtype != self.fc.weight.dtype
-        with torch.autocast(noise_BQD.device.type, dtype=compute_dtype, enabled=needs_cast):
+        needs_cast = self._needs_cast(noise_BQD.dtype)
+        with torch.autocast(noise_BQD.device.type, dtype=noise_BQD.dtype, enabled=needs_cast):
             context_BCD = self.hidden_norm(self.fc(target_hidden_BCF))
             rotary = Rotary.of(
                 positions_BT, head_dim=self.config.head_dim, theta=self.config.rope_theta
             )
             x_BQD = noise_BQD
             for layer in self.layers:
-                x_BQD = layer(
-                    x_BQD, context_BCD=context_BCD, rotary=rotary, attend=attend, cache=cache
+                run = partial(
+                    layer, context_BCD=context_BCD, rotary=rotary, attend=attend, cache=cache
                 )
+                if self.checkpoint_layers and torch.is_grad_enabled():
+                    # Reentrant would compile attention twice, the second time in the backward pass.
+                    x_BQD = checkpoint(run, x_BQD, use_reentrant=False)
+                else:
+                    x_BQD = run(x_BQD)
             out_BQD: Tensor = self.norm(x_BQD)
         if cache is not None:
             cache.commit(context_BCD.shape[1])
         return out_BQD
+
+    def _needs_cast(self, compute_dtype: torch.dtype) -> bool:
+        """Return whether the parameters must be cast to compute in a dtype."""
+        parameter_dtype = self.fc.weight.dtype
+        if parameter_dtype not in (compute_dtype, torch.float32):
+            raise TypeError(
+                f"the drafter's parameters are {parameter_dtype} and its input is {compute_dtype}; "
+                "convert the drafter first"
+            )
+        return parameter_dtype != compute_dtype
 
 
 def _matrices(parameters: Sequence[nn.Parameter]) -> list[nn.Parameter]:

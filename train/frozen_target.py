@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
     from transformers import Cache
 
@@ -32,6 +33,11 @@ class FrozenTarget(Protocol):
 
     Gradients do flow *through* `logits` into its argument: that is how the drafter learns.
     """
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        ...
 
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Return the input embeddings [..., D], scaled as the target itself scales them."""

@@ -4,10 +4,10 @@ Shape suffixes: B sequences, N blocks, K slots per block (slot 0 is the anchor a
 M = blocks of all sequences, Q = N * K, R rows that go through the head together, D hidden size,
 V vocabulary.
 
-The head is a constant, so the only gradient that its logits carry is the one to the drafter's output.
-That gradient is computed with the loss, chunk by chunk, while a chunk's logits exist, and kept: it is
-as small as the output itself. Checkpointing the chunks would hold as little, but run the head, which
-is most of the work of a small drafter, a second time in the backward pass.
+The head is a constant, so the only gradient that its logits carry is the one to the drafter's
+output. That gradient is computed with the loss, chunk by chunk, while a chunk's logits exist, and
+kept: it is as small as the output itself. Checkpointing the chunks would hold as little, but run
+the head, which is most of the work of a small drafter, a second time in the backward pass.
 """
 
 from __future__ import annotations
@@ -77,15 +77,6 @@ class LossSums:
         return [getattr(self, field.name) for field in dataclasses.fields(self)]
 
 
-def decay_constant(block_size: int) -> float:
-    """Return the decay of the slots' weights, in slots, that suits a block size.
-
-    Source:
-        DFlash, arXiv 2602.06036 v2 for 16, 10 and 8; about 0.45 of the block size otherwise.
-    """
-    return {16: 7.0, 10: 5.0, 8: 4.0}.get(block_size, 0.45 * block_size)
-
-
 def slot_weights(block_size: int, *, gamma: float) -> Tensor:
     """Return exp(-(k - 1) / gamma) for slots k >= 1, and 0 for the anchor; [K], float32."""
     weight_K = torch.exp(-(torch.arange(block_size) - 1) / gamma)
@@ -116,9 +107,8 @@ def decayed_cross_entropy(
     weight_K = slot_weights(block_size, gamma=gamma).to(hidden_BQD.device)
     weight_MK = weight_K * has_label_MK
     hidden_MKD = hidden_BQD.reshape(-1, block_size, hidden_BQD.shape[-1])
-    numerator, correct_MK = _ChunkedCrossEntropy.apply(
-        hidden_MKD, labels_MK, weight_MK, head, chunk_blocks
-    )
+    chunked: Any = _ChunkedCrossEntropy.apply
+    numerator, correct_MK = chunked(hidden_MKD, labels_MK, weight_MK, head, chunk_blocks)
     is_complete_M1 = has_label_MK[:, 1:].all(dim=1, keepdim=True)
     # The anchor is known, hence right: with it, slot 0 counts the complete blocks.
     prefix_MK = torch.cat((is_complete_M1, correct_MK[:, 1:] & is_complete_M1), dim=1)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from train.anchors import block_inputs, sample_anchors
-from train.attention import training_attention
 from train.loss import decayed_cross_entropy
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from train.attention import MaskedAttention
     from train.drafter import Drafter
     from train.frozen_target import FrozenTarget
     from train.loss import LossSums
@@ -40,24 +40,36 @@ class Rows:
     document_start_BS: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class Objective:
+    """How blocks are drawn and weighed.
+
+    Attributes:
+        num_anchors: Blocks per row.
+        gamma: Decay of the slots' weights, in slots; see `train.loss`.
+        attention: Makes the masked attention; see `train.attention.attention_for`.
+        chunk_blocks: Blocks whose logits exist at the same time.
+    """
+
+    num_anchors: int
+    gamma: float
+    attention: MaskedAttention
+    chunk_blocks: int = 128
+
+
 def draft_loss(
-    drafter: Drafter,
-    *,
-    target: FrozenTarget,
-    rows: Rows,
-    num_anchors: int,
-    gamma: float,
-    chunk_blocks: int = 128,
+    drafter: Drafter, *, target: FrozenTarget, rows: Rows, objective: Objective
 ) -> LossSums:
     """Draft random blocks of the rows and compare them with what follows.
+
+    Losses of the micro-batches of one optimizer step are divided by the sum of all their
+    denominators: backpropagate each numerator, then scale the gradients once, before clipping.
 
     Args:
         drafter: The drafter.
         target: Its embedding and head are used; no gradient reaches its parameters.
         rows: The micro-batch.
-        num_anchors: Blocks per row.
-        gamma: See `train.loss.decayed_cross_entropy`.
-        chunk_blocks: Same.
+        objective: How blocks are drawn and weighed.
 
     Returns:
         Sums whose numerator has a gradient to every parameter, zero if no row has an anchor.
@@ -66,7 +78,7 @@ def draft_loss(
     anchors = sample_anchors(
         rows.loss_mask_BS,
         keys_BS=rows.keys_BS,
-        num_anchors=num_anchors,
+        num_anchors=objective.num_anchors,
         document_start_BS=rows.document_start_BS,
     )
     inputs = block_inputs(
@@ -81,7 +93,7 @@ def draft_loss(
         target.embed(inputs.block_ids_BNK.flatten(1)),
         target_hidden_BCF=rows.target_hidden_BSF,
         positions_BT=inputs.positions_BT,
-        attend=training_attention(
+        attend=objective.attention(
             anchors,
             num_context=rows.ids_BS.shape[1],
             block_size=config.block_size,
@@ -89,5 +101,9 @@ def draft_loss(
         ),
     )
     return decayed_cross_entropy(
-        hidden_BQD, head=target.logits, inputs=inputs, gamma=gamma, chunk_blocks=chunk_blocks
+        hidden_BQD,
+        head=target.logits,
+        inputs=inputs,
+        gamma=objective.gamma,
+        chunk_blocks=objective.chunk_blocks,
     )
