@@ -15,6 +15,10 @@ def main() -> None:
 
         app()
     except EnvdoctorError as error:
+        if report := getattr(error, "report", None):
+            from envdoctor.render import report_lines, show  # noqa: PLC0415  only on this path
+
+            show(report_lines(report), sys.stderr)
         sys.stderr.write(f"error[{error.reference}]: {error.message}\n")
         if error.hint:
             sys.stderr.write(f"  hint: {error.hint}\n")

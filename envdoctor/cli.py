@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from envdoctor import __version__
+from envdoctor.commands.build import build
 from envdoctor.commands.check import check
 from envdoctor.commands.explain import explain
+from envdoctor.commands.profiles import profiles
+from envdoctor.commands.train import train
 
 app = typer.Typer(
     help="Find what is wrong with a PyTorch/CUDA environment, build a clean one, train in it.",
@@ -35,5 +38,5 @@ def root(
         raise typer.Exit
 
 
-for command in (check, explain):
+for command in (check, build, train, explain, profiles):
     app.command()(command)

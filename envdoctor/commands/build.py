@@ -1,0 +1,53 @@
+"""`envdoctor build`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envdoctor.commands.options import ProfileOption
+
+
+def build(
+    *,
+    profile: ProfileOption = "cpu",
+    wheels: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of wheels to look into before any index; repeatable."),
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(help="Python to build on: path, command or version; default: this one."),
+    ] = None,
+    uv: Annotated[Path | None, typer.Option(help="uv binary to use.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Build anew what is already there and good.")
+    ] = False,
+) -> None:
+    """Build a clean environment from a profile, verify it, and only then put it in place.
+
+    The environment lands in ENVDOCTOR_HOME/envs/PROFILE/current (default home:
+    ~/.local/share/envdoctor), with a receipt beside it. The one that was there before stays until
+    the new one has passed, and survives any failure. Prints the environment's folder.
+
+    Exit codes: 1 it was built but did not pass, 2 no such profile, 4 no set of packages fits, 5 a
+    source cannot be reached, 6 a hash is wrong, 7 no space, 8 another build runs, 9 no uv or
+    Python, 130 interrupted.
+    """
+    from envdoctor import settings
+    from envdoctor.build import BuildRequest
+    from envdoctor.build import build as run
+    from envdoctor.profile import load_profile
+    from envdoctor.progress import Progress
+
+    request = BuildRequest(
+        profile=load_profile(profile or "cpu"),
+        wheels=tuple(wheels or ()),
+        python=python,
+        uv=uv,
+        force=force,
+    )
+    built = run(request, settings=settings.load(), talk=Progress())
+    typer.echo(built.current)

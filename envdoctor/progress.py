@@ -1,0 +1,63 @@
+"""Show the progress of long work: one line a stage, the current one live on a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from envdoctor.talk import Event, EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """A `Talk` that writes to a stream, by default stderr.
+
+    On a terminal the line of the running stage is rewritten with the time and the tool's last
+    words; elsewhere a stage is a line when it begins and one when it is done.
+
+    Args:
+        stream: Where to write.
+        clock: Seconds from any fixed point.
+    """
+
+    def __init__(
+        self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream = stream or sys.stderr
+        self._is_live = self._stream.isatty()
+        self._clock = clock
+        self._stage = ""
+        self._since = clock()
+
+    def __call__(self, event: Event, /) -> None:
+        """Show one event."""
+        match event.kind:
+            case EventKind.STAGE:
+                self._stage, self._since = f"{event.stage}: {event.text}", self._clock()
+                self._passing(f"... {self._stage}", keep=True)
+            case EventKind.DONE:
+                self._lasting(f"ok  {event.stage}: {event.text} ({event.seconds or 0.0:.1f} s)")
+            case EventKind.NOTE:
+                self._lasting(f"    {event.text}")
+            case EventKind.TOOL:
+                elapsed = self._clock() - self._since
+                self._passing(f"... {self._stage} ({elapsed:.0f} s)  {event.text.strip()}")
+
+    def _lasting(self, text: str) -> None:
+        self._stream.write(f"{_CLEAR if self._is_live else ''}{text}\n")
+        self._stream.flush()
+
+    def _passing(self, text: str, *, keep: bool = False) -> None:
+        """Show a line that the next one replaces; off a terminal only if it is worth keeping."""
+        if self._is_live:
+            width = shutil.get_terminal_size().columns
+            self._stream.write(f"{_CLEAR}{text[: width - 1]}")
+        elif keep:
+            self._stream.write(f"{text}\n")
+        self._stream.flush()
