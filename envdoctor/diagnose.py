@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envdoctor import settings
@@ -17,15 +19,15 @@ from envdoctor.facts import (
     NvidiaFact,
     PolicyFact,
     TorchBuildFact,
+    VariablesFact,
 )
 from envdoctor.probes import collect
-from envdoctor.probes.subject import Subject
+from envdoctor.probes.subject import THIS_MACHINE, Subject
 from envdoctor.report import Report
 from envdoctor.runner import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from envdoctor.check import Check
     from envdoctor.profile import Profile
@@ -40,7 +42,7 @@ def diagnose(
     all_records: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> Report:
-    """Judge an environment without running anything of it.
+    """Judge an environment of this machine without running anything of it.
 
     Args:
         prefix: The environment's folder.
@@ -50,11 +52,67 @@ def diagnose(
         all_records: True to compare the files of every distribution with its RECORD.
         variables: Environment variables that its processes will see; None for those of this one.
     """
-    policy = policy_of(profile, prefix=prefix, expect_gpu=expect_gpu)
-    if variables is None:
-        variables = settings.load().variables
-    subject = Subject(prefix=prefix, variables=variables, policy=policy, all_records=all_records)
-    facts = collect(subject)
+    place = Place(prefix=prefix, variables=variables, all_records=all_records)
+    facts = gather(place, policy_of(profile, prefix=prefix, expect_gpu=expect_gpu))
+    return judge(facts, profile=profile, checks=checks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where facts come from.
+
+    Args:
+        prefix: The environment's folder; None to take the snapshot's word for everything.
+        root: Where the machine's files are; `/` unless a mounted root is inspected.
+        given: Facts of a snapshot, which stand in for what would be read.
+        variables: Environment variables that the environment's processes will see; None for the
+            snapshot's, else for those of this process, else (of a mounted root) for none.
+        all_records: True to compare the files of every distribution with its RECORD.
+        logs: Logs of earlier runs, to look for known failures in.
+    """
+
+    prefix: Path | None
+    root: Path = THIS_MACHINE
+    given: FactSet = field(default_factory=lambda: FactSet([]))
+    variables: Mapping[str, str] | None = None
+    all_records: bool = False
+    logs: tuple[Path, ...] = ()
+
+    @property
+    def environment(self) -> Path:
+        """The environment's folder, as the snapshot calls it where there is one."""
+        told = self.given.get(InterpreterFact)
+        return Path(told.prefix) if isinstance(told, InterpreterFact) else self.prefix or Path()
+
+
+def gather(place: Place, policy: PolicyFact) -> FactSet:
+    """Return all facts of a place: those given, and the rest as its probes read them."""
+    if place.prefix is None:
+        return place.given.having(policy)
+    subject = Subject(
+        prefix=place.prefix,
+        root=place.root,
+        variables=_variables(place),
+        policy=policy,
+        all_records=place.all_records,
+        logs=place.logs,
+    )
+    return collect(subject, place.given)
+
+
+def _variables(place: Place) -> Mapping[str, str]:
+    given = place.given.get(VariablesFact)
+    if place.variables is not None:
+        return place.variables
+    if isinstance(given, VariablesFact):
+        return dict(given.values)
+    return settings.load().variables if place.root == THIS_MACHINE else {}
+
+
+def judge(
+    facts: FactSet, *, profile: Profile | None = None, checks: Sequence[Check] = BUILTIN_CHECKS
+) -> Report:
+    """Run checks over facts, wherever they come from."""
     required = required_checks(profile, checks)
     return Report(environment=heading(facts), findings=run(checks, facts), required=required)
 

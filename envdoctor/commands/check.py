@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from envdoctor.commands.options import (
+    FactsOption,
     OutputFormat,
     PrefixOption,
     ProfileOption,
     PythonOption,
-    chosen_prefix,
+    SysrootOption,
+    chosen_place,
     chosen_profile,
 )
 
@@ -25,6 +29,12 @@ def check(
     python: PythonOption = None,
     prefix: PrefixOption = None,
     profile: ProfileOption = None,
+    facts: FactsOption = None,
+    sysroot: SysrootOption = None,
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(help="Look for known failures in this log of an earlier run; repeatable."),
+    ] = None,
     output: Annotated[
         OutputFormat, typer.Option("--format", help="How to print.")
     ] = OutputFormat.TEXT,
@@ -51,16 +61,17 @@ def check(
     Exit code 0 if there is at most a warning, 1 if a problem was found.
     """
     from envdoctor.checks import BUILTIN_CHECKS
-    from envdoctor.diagnose import diagnose
+    from envdoctor.diagnose import gather, judge, policy_of
     from envdoctor.runner import select as choose
 
-    report = diagnose(
-        chosen_prefix(python, prefix),
-        profile=chosen_profile(profile),
-        expect_gpu=expect_gpu,
-        checks=choose(BUILTIN_CHECKS, select or [], ignore or []),
-        all_records=all_records,
+    checks = choose(BUILTIN_CHECKS, select or [], ignore or [])
+    wanted = chosen_profile(profile)
+    place = chosen_place(
+        python=python, prefix=prefix, facts=facts, sysroot=sysroot, all_records=all_records
     )
+    place = replace(place, logs=tuple(log or ()))
+    policy = policy_of(wanted, prefix=place.environment, expect_gpu=expect_gpu)
+    report = judge(gather(place, policy), profile=wanted, checks=checks)
     print_report(report, output, verbose=verbose)
     raise typer.Exit(report.exit_code)
 

@@ -11,6 +11,7 @@ import typer
 from envdoctor.errors import UsageError
 
 if TYPE_CHECKING:
+    from envdoctor.diagnose import Place
     from envdoctor.profile import Profile
 
 ProfileOption = Annotated[
@@ -23,6 +24,18 @@ PythonOption = Annotated[
     str | None, typer.Option(help="Look at the environment of this interpreter.")
 ]
 PrefixOption = Annotated[Path | None, typer.Option(help="Look at the environment in this folder.")]
+
+FactsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--facts",
+        help="Take facts from this snapshot; with --prefix or --sysroot the rest is read.",
+    ),
+]
+SysrootOption = Annotated[
+    Path | None,
+    typer.Option(help="Read the machine's files below this folder, such as an unpacked image."),
+]
 
 
 class OutputFormat(StrEnum):
@@ -62,3 +75,48 @@ def chosen_profile(name: str | None) -> Profile | None:
     from envdoctor.profile import load_profile
 
     return load_profile(name)
+
+
+def chosen_place(
+    *,
+    python: str | None,
+    prefix: Path | None,
+    facts: Path | None = None,
+    sysroot: Path | None = None,
+    all_records: bool = False,
+) -> Place:
+    """Return where facts come from, by the options.
+
+    With a snapshot and neither an environment nor a root, nothing of this machine is read.
+
+    Raises:
+        UsageError: An option names what does not exist, or the environment is not told.
+        UserFileError: The snapshot is not valid.
+    """
+    from envdoctor.diagnose import Place
+    from envdoctor.facts import FactSet, InterpreterFact
+    from envdoctor.probes.subject import THIS_MACHINE
+
+    given = FactSet([])
+    if facts is not None:
+        from envdoctor.facts.snapshot import load
+
+        given = load(facts)
+    root = THIS_MACHINE if sysroot is None else sysroot.absolute()
+    if not root.is_dir():
+        raise UsageError(f"--sysroot {sysroot}: no such folder", reference="sysroot-not-found")
+    described = given.get(InterpreterFact)
+    where: Path | None
+    if python is None and prefix is None and facts is not None and sysroot is None:
+        where = None
+    elif isinstance(described, InterpreterFact):
+        where = (prefix or Path(described.prefix)).absolute()
+    elif sysroot is not None and python is None and prefix is None:
+        raise UsageError(
+            f"--sysroot {sysroot}: which environment in it?",
+            reference="no-environment",
+            hint="give its folder with --prefix",
+        )
+    else:
+        where = chosen_prefix(python, prefix)
+    return Place(prefix=where, root=root, given=given, all_records=all_records)

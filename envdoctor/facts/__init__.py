@@ -16,9 +16,20 @@ from envdoctor.facts.libraries import (
     TorchBuildFact,
 )
 from envdoctor.facts.machine import (
+    ContainerFact,
+    CudaStartFact,
     Gpu,
+    GpuProcess,
     HostFact,
+    KernelLogFact,
+    LimitsFact,
+    MigDevice,
+    NcclFile,
+    NcclFilesFact,
+    NetworkFact,
     NvidiaFact,
+    ServicesFact,
+    UserFact,
     VariablesFact,
 )
 from envdoctor.facts.packages import (
@@ -32,8 +43,19 @@ from envdoctor.facts.packages import (
 from envdoctor.facts.policy import (
     PolicyFact,
 )
+from envdoctor.facts.toolchain import (
+    CompilerFact,
+    LogRecordsFact,
+    ProbeRecordsFact,
+    Ptxas,
+    PtxasFact,
+    RunRecord,
+)
 
 __all__ = [
+    "CompilerFact",
+    "ContainerFact",
+    "CudaStartFact",
     "DifferingFile",
     "Distribution",
     "DistributionFiles",
@@ -41,14 +63,28 @@ __all__ = [
     "Fact",
     "FactSet",
     "Gpu",
+    "GpuProcess",
     "HostFact",
     "InterpreterFact",
+    "KernelLogFact",
+    "LimitsFact",
+    "LogRecordsFact",
+    "MigDevice",
+    "NcclFile",
+    "NcclFilesFact",
+    "NetworkFact",
     "NvidiaFact",
     "PolicyFact",
+    "ProbeRecordsFact",
+    "Ptxas",
+    "PtxasFact",
     "RecordsFact",
+    "RunRecord",
+    "ServicesFact",
     "SharedObject",
     "SharedObjectsFact",
     "TorchBuildFact",
     "Unavailable",
+    "UserFact",
     "VariablesFact",
 ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,11 @@ class FactSet:
     def __iter__(self) -> Iterator[Fact]:
         """Iterate over the facts that were read."""
         return iter(self._facts.values())
+
+    @property
+    def unavailable(self) -> Mapping[type[Fact], Unavailable]:
+        """Kinds that could not be read, with the reason."""
+        return MappingProxyType(self._unavailable)
 
     def having(self, fact: Fact) -> FactSet:
         """Return this snapshot with one more fact."""

@@ -1,4 +1,4 @@
-"""Readings of the machine: host, variables, NVIDIA hardware and driver."""
+"""Readings of the machine: host, container, user, NVIDIA hardware and driver, network."""
 
 from __future__ import annotations
 
@@ -19,6 +19,52 @@ class HostFact(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFact(Fact):
+    """What encloses the environment's processes.
+
+    Args:
+        kind: `docker`, `podman`, `kubernetes`, `apptainer` or plain `container`; empty outside one.
+        memory_limit_bytes: The lowest limit of the control groups; None if there is none.
+    """
+
+    kind: str = ""
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsFact(Fact):
+    """Soft limits of the judging process; None where there is no limit.
+
+    Args:
+        memlock_bytes: Memory that it may lock.
+        open_files: Files that it may hold open.
+        capabilities: Effective capabilities that bear on memory and debugging, such as
+            `CAP_IPC_LOCK`.
+    """
+
+    memlock_bytes: int | None = None
+    open_files: int | None = None
+    capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserFact(Fact):
+    """The user that the environment's processes run as.
+
+    Args:
+        uid: Numeric id.
+        has_passwd_entry: True if the id has a name in the user database.
+        home: Home folder by HOME or the user database; None if neither names one.
+        home_writable: True if files can be made in it.
+    """
+
+    uid: int
+    has_passwd_entry: bool
+    home: str | None = None
+    home_writable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VariablesFact(Fact):
     """Environment variables that change how Python, the loader, CUDA or torch behave.
 
@@ -34,13 +80,58 @@ class VariablesFact(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MigDevice:
+    """One slice of a GPU in MIG mode."""
+
+    uuid: str
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process that holds memory of a GPU.
+
+    Args:
+        pid: As NVML tells it, in the process namespace of whoever asks.
+        name: Name of its program; empty if it cannot be seen from here.
+        memory_bytes: None if the driver does not say.
+        is_orphan: True if its parent is gone (it was adopted by the first process).
+    """
+
+    pid: int
+    name: str = ""
+    memory_bytes: int | None = None
+    is_orphan: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU as NVML shows it; capability is `major.minor`."""
+    """One GPU as NVML shows it.
+
+    Args:
+        index: In NVML's order.
+        name: Product name.
+        capability: Compute capability, `major.minor`.
+        memory_bytes: All its memory.
+        uuid: Such as `GPU-5d...`; empty if NVML does not say.
+        memory_used_bytes: None if NVML does not say.
+        is_mig: True if it is in MIG mode.
+        mig_devices: Its slices; None if it is in MIG mode but they could not be listed.
+        fabric: State of its NVLink fabric: `completed`, `in_progress`, `not_started`,
+            `not_supported`, or empty if NVML does not say.
+        processes: Those that hold its memory.
+    """
 
     index: int
     name: str
     capability: str
     memory_bytes: int
+    uuid: str = ""
+    memory_used_bytes: int | None = None
+    is_mig: bool = False
+    mig_devices: tuple[MigDevice, ...] | None = ()
+    fabric: str = ""
+    processes: tuple[GpuProcess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +144,10 @@ class NvidiaFact(Fact):
         cuda: Highest CUDA version the driver serves, such as `13.0`.
         gpus: As NVML lists them.
         error: What NVML said when it failed; empty otherwise.
+        error_code: NVML's number for it; None if NVML was not asked or did not answer.
+        library: Version of the user-space driver libraries, from the name of the file behind
+            `libnvidia-ml.so.1` or `libcuda.so.1`; None if neither was found.
+        library_path: The file that `library` was read from.
     """
 
     num_devices: int
@@ -60,3 +155,71 @@ class NvidiaFact(Fact):
     cuda: str | None = None
     gpus: tuple[Gpu, ...] = ()
     error: str = ""
+    error_code: int | None = None
+    library: str | None = None
+    library_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaStartFact(Fact):
+    """What CUDA answered when it was started, which only a probe or a snapshot can tell.
+
+    Args:
+        code: Result of `cuInit`; 0 is success.
+        name: The name that CUDA gives it.
+        num_devices: GPUs that it lists.
+        runtime_code: Result of the first call into the runtime, such as 35.
+        runtime_name: The name that CUDA gives it.
+    """
+
+    code: int
+    name: str = ""
+    num_devices: int = 0
+    runtime_code: int = 0
+    runtime_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkFact(Fact):
+    """Devices that NCCL and Gloo may be told to use.
+
+    Args:
+        interfaces: Names of network interfaces, such as `eth0`.
+        hcas: Names of RDMA devices, such as `mlx5_0`; None if they could not be listed.
+    """
+
+    interfaces: tuple[str, ...]
+    hcas: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclFile:
+    """Settings in one of NCCL's configuration files, in their order."""
+
+    path: str
+    settings: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclFilesFact(Fact):
+    """NCCL's configuration files that are there, the one that wins first."""
+
+    files: tuple[NcclFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicesFact(Fact):
+    """Services of the host that GPUs depend on.
+
+    Args:
+        states: Pairs of name and state (`running`, `stopped`, or what a snapshot says).
+    """
+
+    states: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLogFact(Fact):
+    """Lines of the kernel's log that speak of NVIDIA devices or of killed processes."""
+
+    lines: tuple[str, ...] = ()

@@ -5,26 +5,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import (
+    CompilerFact,
+    ContainerFact,
+    CudaStartFact,
     DistributionsFact,
     Fact,
     FactSet,
     HostFact,
     InterpreterFact,
+    KernelLogFact,
+    LimitsFact,
+    LogRecordsFact,
+    NcclFilesFact,
+    NetworkFact,
     NvidiaFact,
     PolicyFact,
+    ProbeRecordsFact,
+    PtxasFact,
     RecordsFact,
+    ServicesFact,
     SharedObjectsFact,
     TorchBuildFact,
     Unavailable,
+    UserFact,
     VariablesFact,
 )
+from envdoctor.probes.container import read_container, read_limits
 from envdoctor.probes.distributions import read_distributions
 from envdoctor.probes.host import read_host
 from envdoctor.probes.interpreter import read_interpreter
+from envdoctor.probes.network import read_nccl_files, read_network
 from envdoctor.probes.nvidia import read_nvidia
 from envdoctor.probes.record import read_records
+from envdoctor.probes.run_records import read_cuda_start, read_log_records, read_probe_records
+from envdoctor.probes.services import read_kernel_log, read_services
 from envdoctor.probes.shared_objects import read_shared_objects
+from envdoctor.probes.toolchain import read_compiler, read_ptxas
 from envdoctor.probes.torch_build import read_torch_build
+from envdoctor.probes.user import read_user
 from envdoctor.probes.variables import read_variables
 
 if TYPE_CHECKING:
@@ -44,6 +62,18 @@ PROBES: tuple[Probe, ...] = (
     (SharedObjectsFact, read_shared_objects),
     (TorchBuildFact, read_torch_build),
     (NvidiaFact, read_nvidia),
+    (CudaStartFact, read_cuda_start),
+    (ServicesFact, read_services),
+    (KernelLogFact, read_kernel_log),
+    (ContainerFact, read_container),
+    (LimitsFact, read_limits),
+    (UserFact, read_user),
+    (NetworkFact, read_network),
+    (NcclFilesFact, read_nccl_files),
+    (CompilerFact, read_compiler),
+    (PtxasFact, read_ptxas),
+    (LogRecordsFact, read_log_records),
+    (ProbeRecordsFact, read_probe_records),
 )
 """Every probe, in an order in which each finds the facts it builds on."""
 

@@ -20,11 +20,16 @@ _DISPLAY_CLASS = "0x03"
 def read_nvidia(subject: Subject, facts: FactSet) -> NvidiaFact:
     """Count devices without the driver; ask NVML only where a device or a driver is seen."""
     del facts
-    num_devices = max(_count_pci(subject.root), _count_nodes(subject.root))
+    num_devices = count_devices(subject.root)
     driver = _kernel_driver(subject.root)
     if not num_devices and driver is None:
         return NvidiaFact(num_devices=0)
     return _ask_nvml(num_devices, driver)
+
+
+def count_devices(root: Path) -> int:
+    """Return how many NVIDIA GPUs the PCI bus or /dev shows, with or without a driver."""
+    return max(_count_pci(root), _count_nodes(root))
 
 
 def _count_pci(root: Path) -> int:

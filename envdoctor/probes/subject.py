@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+THIS_MACHINE = Path("/")
+"""Root of the machine that envdoctor runs on; any other root is a mounted one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One environment on one machine.
@@ -22,10 +26,34 @@ class Subject:
         variables: Environment variables of the process whose environment is judged.
         policy: What the environment is wanted for.
         all_records: True to compare the files of every distribution, not only of those that matter.
+        logs: Logs of earlier runs, to look for known failures in.
     """
 
     prefix: Path
-    root: Path = Path("/")
+    root: Path = THIS_MACHINE
     variables: Mapping[str, str] = field(default_factory=dict)
     policy: PolicyFact = field(default_factory=PolicyFact)
     all_records: bool = False
+    logs: tuple[Path, ...] = ()
+
+    @property
+    def is_this_machine(self) -> bool:
+        """True unless a mounted root is inspected, of which only files can be read."""
+        return self.root == THIS_MACHINE
+
+    def locate(self, path: str | Path) -> Path:
+        """Return where a path of the inspected machine lies: below its root.
+
+        A path that lies there or in the environment already stays as it is.
+        """
+        path = Path(path)
+        if self.is_this_machine or any(map(path.is_relative_to, (self.root, self.prefix))):
+            return path
+        return self.root / path.relative_to(path.anchor)
+
+    def shown(self, path: str | Path) -> str:
+        """Return a path as users of the inspected machine know it: without its root."""
+        path = Path(path)
+        if self.is_this_machine or not path.is_relative_to(self.root):
+            return str(path)
+        return f"/{path.relative_to(self.root)}"
