@@ -37,6 +37,11 @@ class Distribution:
         requires: Requires-Dist lines as written.
         installer: From INSTALLER; empty if there is none.
         has_record: True if a RECORD file is there.
+        has_metadata: True if a METADATA file is there.
+        is_requested: True if somebody asked for it by name, rather than another package.
+        tags: Tags of the wheel it came from, such as `cp311-cp311-manylinux_2_28_x86_64`.
+        editable: The source folder of an editable installation; empty if it is none.
+        is_editable_gone: True if that folder is not there.
     """
 
     name: str
@@ -45,6 +50,11 @@ class Distribution:
     requires: tuple[str, ...] = ()
     installer: str = ""
     has_record: bool = True
+    has_metadata: bool = True
+    is_requested: bool = False
+    tags: tuple[str, ...] = ()
+    editable: str = ""
+    is_editable_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +65,22 @@ class DistributionsFact(Fact):
         distributions: In import order, so the first of a name is the one Python sees.
         leftovers: Paths of `~name` folders that an interrupted pip left.
         modules: Top-level module names and their paths, without those of dist-info folders.
+        egg_infos: Normalised names of packages that have an `.egg-info` in place of a `.dist-info`.
     """
 
     distributions: tuple[Distribution, ...]
     leftovers: tuple[str, ...] = ()
     modules: tuple[tuple[str, str], ...] = ()
+    egg_infos: tuple[str, ...] = ()
 
     def find(self, name: str) -> Distribution | None:
-        """Return the distribution that Python sees under a normalised name."""
-        return next((dist for dist in self.distributions if dist.name == name), None)
+        """Return the distribution that is installed under a normalised name.
+
+        Beside a whole one, a leftover without METADATA or RECORD does not count.
+        """
+        found = [dist for dist in self.distributions if dist.name == name]
+        whole = [dist for dist in found if dist.has_metadata and dist.has_record]
+        return next(iter(whole or found), None)
 
     def version_of(self, name: str) -> str:
         """Return the version of the distribution that Python sees; empty if there is none."""

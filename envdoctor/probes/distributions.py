@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from envdoctor.facts import Distribution, DistributionsFact, FactSet, InterpreterFact
-from envdoctor.probes.files import UnreadableError, list_folder, read_text
+from envdoctor.probes.files import UnreadableError, is_folder, list_folder, read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from envdoctor.probes.subject import Subject
 
 _DIST_INFO = ".dist-info"
+_EGG_INFO = ".egg-info"
 _SEPARATORS = re.compile(r"[-_.]+")
 _METADATA_LIMIT = 8 * 1024 * 1024
 
 
 def read_distributions(subject: Subject, facts: FactSet) -> DistributionsFact:
     """Read every `.dist-info` folder and the top-level modules beside them."""
-    del subject
     distributions: list[Distribution] = []
     leftovers: list[str] = []
     modules: list[tuple[str, str]] = []
+    egg_infos: list[str] = []
     for site in facts.need(InterpreterFact).site_packages:
         for entry in list_folder(site):
             path = f"{site}/{entry}"
             if entry.startswith("~"):
                 leftovers.append(path)
             elif entry.endswith(_DIST_INFO):
-                distributions.append(read_distribution(path))
+                distributions.append(read_distribution(path, locate=subject.locate))
+            elif entry.endswith(_EGG_INFO):
+                egg_infos.append(normalised(entry.removesuffix(_EGG_INFO).partition("-")[0]))
             elif name := _module_name(path, entry):
                 modules.append((name, path))
     return DistributionsFact(
-        distributions=tuple(distributions), leftovers=tuple(leftovers), modules=tuple(modules)
+        distributions=tuple(distributions),
+        leftovers=tuple(leftovers),
+        modules=tuple(modules),
+        egg_infos=tuple(egg_infos),
     )
 
 
@@ -42,20 +52,53 @@ def normalised(name: str) -> str:
     return _SEPARATORS.sub("-", name).lower()
 
 
-def read_distribution(path: str) -> Distribution:
-    """Read one `.dist-info` folder; where METADATA is missing its folder's name speaks."""
+def read_distribution(path: str, *, locate: Callable[[str], Path] = Path) -> Distribution:
+    """Read one `.dist-info` folder; where METADATA is missing its folder's name speaks.
+
+    Args:
+        path: The folder.
+        locate: Where a path of the inspected machine lies.
+    """
+    entries = frozenset(list_folder(path))
     folder_name, _, folder_version = Path(path).name.removesuffix(_DIST_INFO).partition("-")
-    headers = parse_metadata(_text(f"{path}/METADATA"))
+    headers = parse_metadata(_text(f"{path}/METADATA")) if "METADATA" in entries else {}
     names = headers.get("name", []) or [folder_name]
     versions = headers.get("version", []) or [folder_version]
+    wheel = parse_metadata(_text(f"{path}/WHEEL")) if "WHEEL" in entries else {}
+    origin = _text(f"{path}/direct_url.json") if "direct_url.json" in entries else ""
+    editable = editable_target(origin)
     return Distribution(
         name=normalised(names[0]),
         version=versions[0],
         path=path,
         requires=tuple(headers.get("requires-dist", [])),
-        installer=_text(f"{path}/INSTALLER").strip(),
-        has_record=Path(f"{path}/RECORD").is_file(),
+        installer=_text(f"{path}/INSTALLER").strip() if "INSTALLER" in entries else "",
+        has_record="RECORD" in entries and Path(f"{path}/RECORD").is_file(),
+        has_metadata="METADATA" in entries,
+        is_requested="REQUESTED" in entries,
+        tags=tuple(wheel.get("tag", [])),
+        editable=editable,
+        is_editable_gone=bool(editable) and not is_folder(locate(editable)),
     )
+
+
+def editable_target(direct_url: str) -> str:
+    """Return the source folder that a `direct_url.json` of an editable installation names.
+
+    Source: PyPA "Recording the Direct URL Origin of installed distributions".
+    """
+    if '"editable"' not in direct_url:
+        return ""
+    try:
+        data = json.loads(direct_url)
+        url, is_editable = data["url"], data["dir_info"]["editable"]
+    # json raises RecursionError for deep nesting
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    if is_editable is not True or not isinstance(url, str) or not url.startswith("file://"):
+        return ""
+    path = unquote(url.removeprefix("file://"))
+    return path if path.startswith("/") and "\0" not in path else ""
 
 
 def parse_metadata(text: str) -> dict[str, list[str]]:
@@ -64,7 +107,8 @@ def parse_metadata(text: str) -> dict[str, list[str]]:
     Source: core metadata specification; continuation lines are kept out, no key read here has any.
     """
     headers: dict[str, list[str]] = {}
-    for line in text.splitlines():
+    # The body, a README, is ten times as long as the headers and is not looked at.
+    for line in text.partition("\n\n")[0].splitlines():
         if not line:
             break
         key, colon, value = line.partition(":")
