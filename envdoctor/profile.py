@@ -105,13 +105,26 @@ class GpuSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Lowest NVIDIA driver; unset asks for none."""
 
 
+class IgnoredProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A problem that is known and shall not count."""
+
+    id: Text
+    """Id of the check that reports it."""
+    reason: Text
+    """Why it does not count; it stands in the report."""
+    culprit: Text = "*"
+    """Glob over the culprits that are meant."""
+
+
 class CheckSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a build must show before it is put in place."""
+    """What a build must show before it is put in place, and what `envdoctor check` overlooks."""
 
     imports: tuple[Text, ...] = ("torch",)
     """Modules that must import."""
     timeout_seconds: Annotated[int, msgspec.Meta(ge=1)] = 300
     """Time for all the imports."""
+    ignore: tuple[IgnoredProblem, ...] = ()
+    """Problems that do not count; one that is not there is reported."""
 
 
 class BuildSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from envdoctor.verdict import Crashed, Evidence, Ok, Problem, Severity, Skipped
+from envdoctor.formats.printable import one_line
+from envdoctor.verdict import Crashed, Evidence, Ok, Outcome, Problem, Severity, Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,6 +21,13 @@ _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.INFO: "i"}
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "cyan"}
 _ACTORS = {"user": "", "image": "for whoever builds the image: ", "admin": "for the host's admin: "}
 
+USUAL_SUSPECTS = (
+    "driver-too-old-for-cuda",
+    "gpu-arch-not-in-build",
+    "package-files-damaged",
+)
+"""Checks whose `Ok` is worth saying beside an error: people reinstall these in vain."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -29,22 +38,37 @@ class Line:
 
 
 def report_lines(report: Report, *, verbose: bool = False) -> Iterator[Line]:
-    """Yield a report: heading, problems, what was looked at if verbose, one closing line."""
-    yield from _heading(report)
-    for problem, finding in _problems(report):
-        yield Line("")
-        yield from _problem(problem, finding.check)
-    for finding in report.findings:
-        if isinstance(finding.outcome, Crashed):
-            yield Line("")
-            yield Line(f"✗ crashed  {finding.check}: {finding.outcome.error}", "bold red")
-            yield Line("  This is a bug of envdoctor; the check said nothing.")
-    yield Line("")
+    """Yield a report: heading, problems, what was looked at if verbose, one closing line.
+
+    If all is well, the closing line alone says so.
+    """
+    body = [*_problems(report), *_crashes(report), *_scope(report)]
     if verbose:
-        yield from (_looked_at(finding) for finding in report.findings)
-        yield Line("")
-    yield from _unmet(report)
-    yield _closing(report)
+        body += [Line(""), *_table(report)]
+    if not body:
+        yield _healthy(report)
+        return
+    yield from _heading(report)
+    yield from body
+    yield Line("")
+    yield closing_line(report)
+
+
+def closing_line(report: Report) -> Line:
+    """Return the one line that sums a report up."""
+    summary = report.to_dict()["summary"]
+    looked = f"{_plural(summary['ok'], 'check')} ok, {summary['skipped']} skipped"
+    if summary["suppressed"]:
+        looked += f", {_plural(summary['suppressed'], 'problem')} suppressed"
+    warnings = _plural(summary["warnings"], "warning")
+    if report.exit_code:
+        errors = summary["errors"] + summary["crashed"] + len(report.unmet)
+        return Line(f"{_plural(errors, 'error')}, {warnings}; {looked}")
+    if summary["warnings"]:
+        return Line(f"no error, {warnings}; {looked}")
+    if report.environment.get("not_judged"):
+        return Line(f"no problem found in what was looked at; {looked}")
+    return Line(f"no problem found; {looked}", "bold green")
 
 
 def check_lines(check: Check) -> Iterator[Line]:
@@ -65,14 +89,24 @@ def list_lines(checks: Iterable[Check]) -> Iterator[Line]:
 def show(lines: Iterable[Line], stream: TextIO | None = None) -> None:
     """Write lines to a stream, with colour only on a terminal that wants it."""
     stream = stream or sys.stdout
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 has no marks
+    safe = (Line(one_line(line.text), line.style) for line in lines)
     if not stream.isatty():
-        stream.writelines(f"{line.text}\n" for line in lines)
+        stream.writelines(f"{line.text}\n" for line in safe)
         return
     from rich.console import Console  # noqa: PLC0415  0.1 s that a pipe need not pay
 
     console = Console(file=stream, highlight=False, soft_wrap=True)
-    for line in lines:
+    for line in safe:
         console.print(line.text, style=line.style or None, markup=False)
+
+
+def _healthy(report: Report) -> Line:
+    facts = report.environment
+    torch = f", torch {facts['torch']}" if facts["torch"] else ""
+    line = closing_line(report)
+    return Line(f"{facts['prefix']} (Python {facts['python']}{torch}): {line.text}", line.style)
 
 
 def _heading(report: Report) -> Iterator[Line]:
@@ -99,10 +133,42 @@ def _machine(report: Report) -> str:
     return ", ".join([*parts, *(facts["gpus"] or [])])
 
 
-def _problems(report: Report) -> list[tuple[Problem, Finding]]:
-    order = list(Severity)
-    found = [(item.outcome, item) for item in report.findings if isinstance(item.outcome, Problem)]
-    return sorted(found, key=lambda pair: order.index(pair[0].severity))
+def _problems(report: Report) -> Iterator[Line]:
+    for finding, problem in report.ranked():
+        yield Line("")
+        yield from _problem(problem, finding.check)
+    if report.problems(Severity.ERROR) and (notes := list(_cleared(report))):
+        yield Line("")
+        yield Line(f"not the cause: {'; '.join(notes)}", "dim")
+    for finding in report.unmet:
+        yield Line("")
+        text = f"✗ {finding.check} is required, but was skipped: {_said(finding)}"
+        yield Line(text, "bold red")
+
+
+def _cleared(report: Report) -> Iterator[str]:
+    """Yield what people suspect first, where a check looked at it and found it right."""
+    notes = {
+        finding.check: finding.outcome.note
+        for finding in report.findings
+        if isinstance(finding.outcome, Ok) and finding.outcome.note
+    }
+    return (notes[name] for name in USUAL_SUSPECTS if name in notes)
+
+
+def _crashes(report: Report) -> Iterator[Line]:
+    for finding in report.findings:
+        if isinstance(finding.outcome, Crashed) and not finding.suppressed:
+            yield Line("")
+            yield Line(f"✗ crashed  {finding.check}: {finding.outcome.error}", "bold red")
+            yield Line("  This is a bug of envdoctor; the check said nothing.")
+
+
+def _scope(report: Report) -> Iterator[Line]:
+    texts = report.environment.get("not_judged") or ()
+    if texts:
+        yield Line("")
+    yield from (Line(f"not judged   {text}", "yellow") for text in texts)
 
 
 def _problem(problem: Problem, check: str) -> Iterator[Line]:
@@ -120,34 +186,48 @@ def _evidence_text(item: Evidence) -> str:
     return f"{item.subject}: {item.found}{expected}"
 
 
-def _looked_at(finding: Finding) -> Line:
+def _table(report: Report) -> Iterator[Line]:
+    """Yield what was looked at: one row for each finding, in columns."""
+    rows = [_row(finding) for finding in report.findings]
+    outcome_width = max((len(row[0]) for row in rows), default=0)
+    check_width = max((len(row[1]) for row in rows), default=0)
+    for outcome, check, said, style in rows:
+        text = f"  {outcome:<{outcome_width}}  {check:<{check_width}}  {said}"
+        yield Line(text.rstrip(), style)
+
+
+def _row(finding: Finding) -> tuple[str, str, str, str]:
+    """Return a row of the table: outcome, check, what it said, style."""
+    if finding.suppressed:
+        return ("suppressed", finding.check, f"{_said(finding)} ({finding.suppressed})", "dim")
+    word, style = _word(finding.outcome)
+    return (word, finding.check, _said(finding), style)
+
+
+def _word(outcome: Outcome) -> tuple[str, str]:
+    """Return an outcome's word in the table and its style."""
+    match outcome:
+        case Ok():
+            return "ok", "green"
+        case Skipped():
+            return "skipped", "dim"
+        case Problem(severity=severity):
+            return severity.value, _STYLES[severity]
+        case Crashed():
+            return "crashed", "bold red"
+
+
+def _said(finding: Finding) -> str:
+    """Return the text of an outcome; of a problem the culprit, as its text stands above."""
     match finding.outcome:
         case Ok(note):
-            return Line(f"  ok       {finding.check}: {note}", "green")
+            return note
         case Skipped(reason):
-            return Line(f"  skipped  {finding.check}: {reason}", "dim")
-        case Problem(severity=severity):
-            return Line(f"  {severity.value:<8} {finding.check}", _STYLES[severity])
+            return reason
+        case Problem(culprit=culprit):
+            return culprit
         case Crashed(error):
-            return Line(f"  crashed  {finding.check}: {error}", "bold red")
-
-
-def _unmet(report: Report) -> Iterator[Line]:
-    for finding in report.unmet:
-        yield Line(f"✗ {finding.check} is required but was skipped", "bold red")
-
-
-def _closing(report: Report) -> Line:
-    summary = report.to_dict()["summary"]
-    looked = f"{summary['ok']} checks ok, {summary['skipped']} skipped"
-    if report.exit_code:
-        errors = summary["errors"] + summary["crashed"] + len(report.unmet)
-        return Line(
-            f"{_plural(errors, 'error')}, {_plural(summary['warnings'], 'warning')}; {looked}"
-        )
-    if summary["warnings"]:
-        return Line(f"no error, {_plural(summary['warnings'], 'warning')}; {looked}")
-    return Line(f"no problem found; {looked}", "bold green")
+            return error
 
 
 def _plural(number: int, word: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from envdoctor import __version__
 from envdoctor.errors import ExitCode
+from envdoctor.formats.printable import encodable_data
 from envdoctor.verdict import Crashed, Ok, Outcome, Problem, Severity, Skipped
 
 SCHEMA_VERSION = 1
@@ -14,10 +15,17 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A check's id with one outcome."""
+    """A check's id with one outcome.
+
+    Args:
+        check: The check's id.
+        outcome: What it said.
+        suppressed: Why a problem or crash does not count; empty if it counts.
+    """
 
     check: str
     outcome: Outcome
+    suppressed: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as JSON-able data; every finding has the same keys."""
@@ -30,6 +38,7 @@ class Finding:
             "message": "",
             "evidence": [],
             "remedy": None,
+            "suppressed": self.suppressed or None,
         }
         match self.outcome:
             case Ok(note):
@@ -71,16 +80,25 @@ class Report:
     findings: tuple[Finding, ...]
     required: frozenset[str] = field(default_factory=frozenset)
 
-    def problems(self, severity: Severity | None = None) -> list[Problem]:
-        """Return the problems, errors first, of one severity or all."""
+    def ranked(self) -> list[tuple[Finding, Problem]]:
+        """Return the problems that count with their findings, errors first."""
         order = list(Severity)
-        found = [item.outcome for item in self.findings if isinstance(item.outcome, Problem)]
-        found.sort(key=lambda problem: order.index(problem.severity))
-        return [problem for problem in found if severity in (None, problem.severity)]
+        found = [
+            (finding, finding.outcome)
+            for finding in self.findings
+            if isinstance(finding.outcome, Problem) and not finding.suppressed
+        ]
+        return sorted(found, key=lambda pair: order.index(pair[1].severity))
+
+    def problems(self, severity: Severity | None = None) -> list[Problem]:
+        """Return the problems that count, errors first, of one severity or all."""
+        return [problem for _, problem in self.ranked() if severity in (None, problem.severity)]
 
     def count(self, name: str) -> int:
-        """Return how many findings have an outcome of the given public name."""
-        return sum(outcome_name(item.outcome) == name for item in self.findings)
+        """Return how many findings that count have an outcome of the given public name."""
+        return sum(
+            outcome_name(item.outcome) == name for item in self.findings if not item.suppressed
+        )
 
     @property
     def unmet(self) -> list[Finding]:
@@ -99,18 +117,22 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-able data with its schema version."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "envdoctor_version": __version__,
-            "environment": self.environment,
-            "summary": {
-                "exit_code": int(self.exit_code),
-                "errors": len(self.problems(Severity.ERROR)),
-                "warnings": len(self.problems(Severity.WARNING)),
-                "notes": len(self.problems(Severity.INFO)),
-                "ok": self.count("ok"),
-                "skipped": self.count("skipped"),
-                "crashed": self.count("crashed"),
-            },
-            "findings": [item.to_dict() for item in self.findings],
-        }
+        document: dict[str, Any] = encodable_data(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "envdoctor_version": __version__,
+                "environment": self.environment,
+                "summary": {
+                    "exit_code": int(self.exit_code),
+                    "errors": len(self.problems(Severity.ERROR)),
+                    "warnings": len(self.problems(Severity.WARNING)),
+                    "notes": len(self.problems(Severity.INFO)),
+                    "ok": self.count("ok"),
+                    "skipped": self.count("skipped"),
+                    "crashed": self.count("crashed"),
+                    "suppressed": sum(bool(item.suppressed) for item in self.findings),
+                },
+                "findings": [item.to_dict() for item in self.findings],
+            }
+        )
+        return document

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from envdoctor.errors import UsageError
+from envdoctor.facts.policy import SuppressionsFact
 from envdoctor.report import Finding
-from envdoctor.verdict import Ok, Outcome, Problem, Severity, Skipped
+from envdoctor.verdict import Crashed, Ok, Outcome, Problem, Severity, Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from envdoctor.check import Check
     from envdoctor.facts import FactSet
+    from envdoctor.facts.policy import Suppression
 
 
-def run(checks: Sequence[Check], facts: FactSet) -> tuple[Finding, ...]:
+def run(
+    checks: Sequence[Check], facts: FactSet, *, suppressions: Sequence[Suppression] = ()
+) -> tuple[Finding, ...]:
     """Evaluate checks; a check whose prerequisite did not pass is skipped.
 
     Args:
         checks: In an order in which prerequisites come first.
         facts: One snapshot.
+        suppressions: Problems that shall not count. They stay in the report, and what requires
+            their check is judged as if it had passed.
 
     Returns:
         Findings in the order of the checks.
@@ -28,31 +35,62 @@ def run(checks: Sequence[Check], facts: FactSet) -> tuple[Finding, ...]:
     blocked: dict[str, str] = {}
     findings: list[Finding] = []
     for item in checks:
+        if any(kind is SuppressionsFact for _, kind in item.reads):
+            facts = facts.having(_effect(suppressions, findings))
         obstacle = next((name for name in item.requires if name in blocked), None)
         outcomes: tuple[Outcome, ...] = (
             (Skipped(blocked[obstacle]),) if obstacle else item.evaluate(facts)
         )
-        reason = _obstacle(item.id, outcomes[0])
-        if reason:
+        found = [_finding(item.id, outcome, suppressions) for outcome in outcomes]
+        if reason := next(filter(None, map(_obstacle, found)), ""):
             blocked[item.id] = reason
-        findings += [Finding(check=item.id, outcome=outcome) for outcome in outcomes]
+        findings += found
     return tuple(findings)
 
 
-def _obstacle(name: str, outcome: Outcome) -> str:
+def _finding(check: str, outcome: Outcome, suppressions: Sequence[Suppression]) -> Finding:
+    reason = next((item.reason for item in suppressions if _covers(item, check, outcome)), "")
+    return Finding(check=check, outcome=outcome, suppressed=reason)
+
+
+def _covers(suppression: Suppression, check: str, outcome: Outcome) -> bool:
+    if suppression.check != check:
+        return False
+    if isinstance(outcome, Problem):
+        return fnmatchcase(outcome.culprit, suppression.culprit)
+    return isinstance(outcome, Crashed)
+
+
+def _effect(suppressions: Sequence[Suppression], findings: Sequence[Finding]) -> SuppressionsFact:
+    """Tell which suppressions had none; one whose check could not look may still be needed."""
+    looked = {item.check for item in findings if not isinstance(item.outcome, Skipped)}
+    idle = (
+        item
+        for item in suppressions
+        if item.check in looked
+        and not any(_covers(item, found.check, found.outcome) for found in findings)
+    )
+    return SuppressionsFact(given=tuple(suppressions), without_effect=tuple(idle))
+
+
+def _obstacle(finding: Finding) -> str:
     """Say why dependants of a check cannot be judged; empty if they can."""
-    match outcome:
+    if finding.suppressed:
+        return ""
+    match finding.outcome:
         case Ok():
             return ""
         case Skipped(reason):
             return reason
         case Problem(severity=severity):
-            return f"{name} has to be solved first" if severity is Severity.ERROR else ""
+            return f"{finding.check} has to be solved first" if severity is Severity.ERROR else ""
         case _:
-            return f"{name} crashed"
+            return f"{finding.check} crashed"
 
 
-def select(checks: Sequence[Check], names: Iterable[str], ignored: Iterable[str]) -> list[Check]:
+def select(
+    checks: Sequence[Check], names: Iterable[str], ignored: Iterable[str] = ()
+) -> list[Check]:
     """Pick checks by id, with all they require.
 
     Args:
@@ -67,8 +105,8 @@ def select(checks: Sequence[Check], names: Iterable[str], ignored: Iterable[str]
         UsageError: An id does not exist; the message lists the nearest.
     """
     known = {item.id: item for item in checks}
-    names, ignored = list(names), list(ignored)
-    for name in [*names, *ignored]:
+    names = list(names)
+    for name in names:
         if name not in known:
             raise unknown_check(name, known)
     wanted: set[str] = set()
@@ -81,14 +119,14 @@ def select(checks: Sequence[Check], names: Iterable[str], ignored: Iterable[str]
     return [item for item in checks if item.id in wanted and item.id not in set(ignored)]
 
 
-def unknown_check(name: str, known: Iterable[str]) -> UsageError:
-    """Make the error for a check id that does not exist."""
+def unknown_check(name: str, known: Iterable[str], *, origin: str = "") -> UsageError:
+    """Make the error for a check id that does not exist; `origin` says where it stands."""
     import difflib  # noqa: PLC0415  only needed on this path
 
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=3)
     return UsageError(
-        f"no check is named {name!r}",
+        f"{origin}{': ' if origin else ''}no check is named {name!r}",
         reference="unknown-check",
         hint=f"did you mean {', '.join(near)}?" if near else f"known checks: {', '.join(known)}",
     )

@@ -32,3 +32,33 @@ class PolicyFact(Fact):
     expect_gpu: bool | None = None
     pip_install: str = "pip install --force-reinstall --no-deps"
     pip_uninstall: str = "pip uninstall -y"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression:
+    """A problem that is known and shall not count.
+
+    Args:
+        check: Id of the check that reports it.
+        reason: Why it does not count, for whoever reads the report.
+        culprit: Glob over the culprits that are meant.
+        origin: Where it was asked for, such as `--ignore` or `profile cu128`.
+    """
+
+    check: str
+    reason: str
+    culprit: str = "*"
+    origin: str = "--ignore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressionsFact(Fact):
+    """The suppressions of a run; known only after all other checks.
+
+    Args:
+        given: All of them.
+        without_effect: Those whose check looked and reported nothing that they would suppress.
+    """
+
+    given: tuple[Suppression, ...]
+    without_effect: tuple[Suppression, ...] = ()

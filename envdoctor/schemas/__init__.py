@@ -1,0 +1,1 @@
+"""Published descriptions of envdoctor's JSON documents."""
