@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from envdoctor.errors import BusyError
-from envdoctor.filesystem import is_network
+from envdoctor.filesystem import MOUNTS, is_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def held(path: Path, *, what: str) -> Iterator[None]:
+def held(path: Path, *, what: str, mounts: Path = MOUNTS) -> Iterator[None]:
     """Hold a lock file.
 
     The kernel's lock decides: it ends with its process, however that ends. What is written in the
@@ -49,6 +49,7 @@ def held(path: Path, *, what: str) -> Iterator[None]:
     Args:
         path: The lock file, which stays.
         what: What is locked, for the message.
+        mounts: The kernel's list of mounts.
 
     Raises:
         BusyError: Another process holds it.
@@ -57,7 +58,8 @@ def held(path: Path, *, what: str) -> Iterator[None]:
     with path.open("a+") as stream:
         has_lock = _try_lock(stream)
         holder = _read(stream)
-        if has_lock is False or _may_be_alive(holder, path, has_lock=bool(has_lock)):
+        is_shared = is_network(path, mounts=mounts)
+        if has_lock is False or _may_be_alive(holder, is_shared=is_shared, has_lock=bool(has_lock)):
             raise _busy(holder, path, what=what)
         _write(
             stream,
@@ -91,13 +93,13 @@ def _try_lock(stream: IO[str]) -> bool | None:
     return True
 
 
-def _may_be_alive(holder: Holder | None, path: Path, *, has_lock: bool) -> bool:
+def _may_be_alive(holder: Holder | None, *, is_shared: bool, has_lock: bool) -> bool:
     """Tell whether the process that wrote its name may still work, seen without its lock."""
     if holder is None:
         return False
     if holder.host == _host():
         return not has_lock and start_tick(holder.pid) == holder.started != 0
-    return not has_lock or is_network(path)
+    return is_shared or not has_lock
 
 
 def _busy(holder: Holder | None, path: Path, *, what: str) -> BusyError:

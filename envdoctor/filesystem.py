@@ -8,8 +8,8 @@ from pathlib import Path
 
 from envdoctor.errors import SpaceError
 
-_NETWORK = re.compile(r"nfs\d?|lustre|cifs|smb3?|ceph|beegfs|gpfs|glusterfs|9p|fuse\..+")
-_MOUNTS = Path("/proc/self/mountinfo")
+NETWORK = re.compile(r"nfs\d?|lustre|cifs|smb3?|ceph|beegfs|gpfs|glusterfs|9p|fuse\..+")
+MOUNTS = Path("/proc/self/mountinfo")
 GIGABYTE = 10**9
 
 
@@ -26,7 +26,7 @@ def free_bytes(path: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def kind(path: Path, *, mounts: Path = _MOUNTS) -> str:
+def kind(path: Path, *, mounts: Path = MOUNTS) -> str:
     """Return the type of the file system of a path, such as `ext4`; empty if it cannot be told."""
     real = str(existing(path).resolve())
     best, found = "", ""
@@ -45,9 +45,9 @@ def kind(path: Path, *, mounts: Path = _MOUNTS) -> str:
     return found
 
 
-def is_network(path: Path) -> bool:
+def is_network(path: Path, *, mounts: Path = MOUNTS) -> bool:
     """Tell whether a path lies on a file system that other machines may share."""
-    return bool(_NETWORK.fullmatch(kind(path)))
+    return bool(NETWORK.fullmatch(kind(path, mounts=mounts)))
 
 
 def require_space(folder: Path, *, need: int, parts: str) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
+
+from envdoctor.urls import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,8 +71,8 @@ def _index_problems(profile: Profile) -> Iterator[str]:
 
 
 def _own_problems(index: IndexSection, key: str) -> Iterator[str]:
-    if index.url and not index.url.startswith(("https://", "http://", "file://")):
-        yield f"{key}.url: found {index.url!r}, wanted a URL that starts with https, http or file"
+    if index.url and not _is_url(index.url):
+        yield f"{key}.url: found {mask(index.url)!r}, wanted a URL of https, http or file"
     if not index.url and not index.default:
         yield f"{key}.url: missing, wanted a URL: only the default index may leave it out"
     if index.default and index.packages:
@@ -78,3 +81,12 @@ def _own_problems(index: IndexSection, key: str) -> Iterator[str]:
         yield f"{key}.packages: found no 'torch', wanted it: other indexes exist for torch's family"
     if not index.default and index.same_variant:
         yield f"{key}.same_variant: found a table, wanted it on the default index only"
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        has_host = bool(parts.hostname)
+    except ValueError:
+        return False
+    return parts.scheme == "file" or (parts.scheme in {"https", "http"} and has_host)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from packaging.utils import (
 )
 
 from envdoctor.errors import IntegrityError
+from envdoctor.toml_text import quoted
 from envdoctor.urls import local_path, mask, origin
 
 if TYPE_CHECKING:
@@ -99,12 +99,12 @@ def write(lock: Lock) -> str:
         lines += [
             "",
             "[[packages]]",
-            f"name = {json.dumps(wheel.name)}",
-            f"version = {json.dumps(wheel.version)}",
-            *([] if local_path(url) else [f"index = {json.dumps(BUCKET)}"]),
+            f"name = {quoted(wheel.name)}",
+            f"version = {quoted(wheel.version)}",
+            *([] if local_path(url) else [f"index = {quoted(BUCKET)}"]),
             (
-                f"wheels = [{{ name = {json.dumps(wheel.file)}, url = {json.dumps(url)}{size},"
-                f" hashes = {{ sha256 = {json.dumps(wheel.sha256)} }} }}]"
+                f"wheels = [{{ name = {quoted(wheel.file)}, url = {quoted(url)}{size},"
+                f" hashes = {{ sha256 = {quoted(wheel.sha256)} }} }}]"
             ),
         ]
     return "\n".join(lines) + "\n"

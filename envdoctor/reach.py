@@ -59,9 +59,10 @@ def _ask(url: str, pip: PipConfig) -> str:
 
     An index may refuse the page that is asked for, or want credentials, and yet serve packages.
     """
-    bare = urlsplit(url)._replace(netloc=urlsplit(url).netloc.rpartition("@")[2]).geturl()
-    request = urllib.request.Request(f"{bare.rstrip('/')}/torch/", method="HEAD")  # noqa: S310
     try:
+        parts = urlsplit(url)
+        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        request = urllib.request.Request(f"{bare.rstrip('/')}/torch/", method="HEAD")  # noqa: S310
         proxies = {"http": pip.proxy, "https": pip.proxy} if pip.proxy else None
         opener = urllib.request.build_opener(
             urllib.request.HTTPSHandler(context=_context(url, pip)),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 from envdoctor import pylock, uv_failures
 from envdoctor.errors import EnvdoctorError, IntegrityError, NoSolutionError, SourceError
+from envdoctor.toml_text import array, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,20 +72,17 @@ def project_file(profile: Profile, candidate: Candidate) -> str:
     """
     lines = [
         "[project]",
-        f"name = {json.dumps(f'profile-{profile.name}')}",
+        f"name = {quoted(f'profile-{profile.name}')}",
         'version = "0"',
-        f"dependencies = {json.dumps([candidate.torch, *profile.packages.require])}",
+        f"dependencies = {array([candidate.torch, *profile.packages.require])}",
     ]
     if index := candidate.named_index:
         lines += ["[tool.uv.sources]"]
-        lines += [
-            f"{json.dumps(name)} = {{ index = {json.dumps(index.name)} }}"
-            for name in index.packages
-        ]
+        lines += [f"{quoted(name)} = {{ index = {quoted(index.name)} }}" for name in index.packages]
         lines += [
             "[[tool.uv.index]]",
-            f"name = {json.dumps(index.name)}",
-            f"url = {json.dumps(index.url)}",
+            f"name = {quoted(index.name)}",
+            f"url = {quoted(index.url)}",
             "explicit = true",
         ]
     return "\n".join(lines) + "\n"

@@ -193,12 +193,15 @@ def _writer(log: IO[str] | None) -> Callable[[str], None]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process group: politely first, so that the program can remove its temporary files."""
-    for number, seconds in ((signal.SIGTERM, _GRACE_SECONDS), (signal.SIGKILL, None)):
+    """End a process group: politely first, so that the program can remove its temporary files.
+
+    A process that hangs in the kernel, as in a broken driver, outlives even SIGKILL and is left.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
+            process.wait(_GRACE_SECONDS)
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

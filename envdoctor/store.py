@@ -164,9 +164,13 @@ def empty_trash(store: Store) -> None:
 
 
 def unused_generation(store: Store, identity: str) -> str:
-    """Return a folder name for an environment: its identity, numbered if that is taken."""
+    """Return a folder name for an environment: its identity, numbered if that was ever used."""
     names = (identity if n == 1 else f"{identity}-{n}" for n in range(1, 10**6))
-    return next(name for name in names if not (store.envs / name).exists())
+    return next(
+        name
+        for name in names
+        if not (store.envs / name).exists() and not store.receipt(name).exists()
+    )
 
 
 def put(store: Store, staged: Path, generation: str) -> Path:

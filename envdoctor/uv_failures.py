@@ -33,12 +33,18 @@ _KINDS: tuple[tuple[type[EnvdoctorError], str, re.Pattern[str]], ...] = tuple(
     )
 )
 
+_MISMATCH = re.compile(
+    r"hash mismatch for `([^`]+)`\s+expected:\s+sha256:(\w+)\s+computed:\s+sha256:(\w+)",
+    re.IGNORECASE,
+)
+
 
 def meaning(stderr: str) -> EnvdoctorError:
     """Return the error that uv's words mean, with the line that tells most."""
     for kind, reference, pattern in _KINDS:
         if pattern.search(stderr):
-            return kind(cause(stderr), reference=reference, hint=_hint(reference))
+            message = _hashes(stderr) or cause(stderr)
+            return kind(message, reference=reference, hint=_hint(reference))
     return EnvdoctorError(f"uv failed: {cause(stderr)}", reference="uv-failed")
 
 
@@ -52,6 +58,14 @@ def cause(stderr: str) -> str:
     return ": ".join(
         re.sub(r"^(error|cause):\s*", "", line, flags=re.IGNORECASE) for line in chosen
     )
+
+
+def _hashes(stderr: str) -> str:
+    """Return which file has which sha256 in place of which; empty if none is mentioned."""
+    match = _MISMATCH.search(stderr)
+    if not match:
+        return ""
+    return f"{match[1]}: the file has sha256 {match[3]}, wanted {match[2]}"
 
 
 def is_cutoff_without_dates(stderr: str) -> bool:
