@@ -1,0 +1,243 @@
+"""The launcher: which environment, which gate, and what reaches the trainer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envdoctor import launch, profile, resources, settings
+from envdoctor.errors import (
+    ExitCode,
+    ToolError,
+    UsageError,
+    UserFileError,
+    VerificationError,
+)
+from envdoctor.launch import Place, TrainRequest
+from envdoctor.talk import Event, silent
+from envdoctor.verify import UnfitEnvironmentError
+from tests.tiny_wheels import make_wheel
+from tests.workbench import ROOT, Bench
+
+# Stands in for the trainer's own modules, which need packages that no tiny environment has: Python
+# runs it before anything else. It writes down how it was started.
+SPY = """
+import json, os, signal, sys, time
+path = os.environ.get("SPY")
+if path:
+    keys = ("PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PATH", "PYTHONSAFEPATH")
+    found = {"argv": sys.orig_argv[1:], "prefix": sys.prefix, "cwd": os.getcwd(),
+             "variables": {key: os.environ.get(key) for key in keys}}
+    def stop(*_):
+        os._exit(130)
+    signal.signal(signal.SIGTERM, stop)
+    with open(path + ".tmp", "w") as stream:
+        json.dump(found, stream)
+    os.replace(path + ".tmp", path)
+    time.sleep(float(os.environ.get("SPY_SECONDS", "0")))
+    os._exit(7)
+"""
+
+RUN_FILE = """
+name = "tiny"
+[target]
+path = "package:tiny/model.gguf"
+[draft]
+mask_token_id = 1
+[data]
+train = "train.jsonl"
+held_out = "held.jsonl"
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    found = Bench(tmp_path)
+    make_wheel(found.wheels, "alpha", "1.0", files={"sitecustomize.py": SPY, "alpha.py": ""})
+    for name in ("train", "held"):
+        (tmp_path / f"{name}.jsonl").write_text("{}\n")
+    (tmp_path / "run.toml").write_text(RUN_FILE)
+    return found
+
+
+def request(bench: Bench, **changes: object) -> TrainRequest:
+    return TrainRequest(config=bench.folder / "run.toml", **changes)  # type: ignore[arg-type]
+
+
+def variables_of(bench: Bench, **more: str) -> settings.Settings:
+    return settings.load(
+        {
+            **os.environ,
+            "ENVDOCTOR_HOME": str(bench.home),
+            "SPY": str(bench.folder / "spy.json"),
+            "LD_LIBRARY_PATH": "/nowhere",
+            **more,
+        }
+    )
+
+
+def test_trainer_runs_in_the_real_folder_of_the_newest_environment(bench: Bench) -> None:
+    built = bench.build(bench.write())
+    events: list[Event] = []
+    wanted = request(bench, out=Path("/some/run"), extra=("--more",))
+    assert launch.train(wanted, settings=variables_of(bench), talk=events.append) == 7
+    found = json.loads((bench.folder / "spy.json").read_text())
+    assert found["argv"] == [
+        *("-m", "train", "--config", str(bench.folder / "run.toml")),
+        *("--out", "/some/run", "--more"),
+    ]
+    assert (found["prefix"], found["cwd"]) == (str(built.path), str(Path.cwd()))
+    assert found["variables"]["PYTHONPATH"] == str(resources.bundled("train").parent)
+    assert found["variables"]["LD_LIBRARY_PATH"] is None
+    assert found["variables"]["VIRTUAL_ENV"] == str(built.path)
+    assert found["variables"]["PATH"].startswith(f"{built.path}/bin:")
+    assert found["variables"]["PYTHONSAFEPATH"] == "1"
+    assert "profile tiny, the newest that was built" in events[0].text
+    assert "LD_LIBRARY_PATH" in events[1].text
+
+
+def test_named_environments_are_taken(bench: Bench) -> None:
+    path = bench.write()
+    built = bench.build(path)
+    for changes in ({"profile": path}, {"env": bench.current}, {"env": built.path}):
+        place = launch.choose(request(bench, **changes), variables_of(bench))
+        assert place.env == built.path
+        assert place.profile is not None
+        assert place.profile.name == "tiny"
+        assert place.store is not None
+
+
+def test_environment_from_elsewhere_has_no_profile(bench: Bench, tmp_path: Path) -> None:
+    other = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
+    place = launch.choose(request(bench, env=other), variables_of(bench))
+    assert (place.env, place.profile, place.store) == (other.resolve(), None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [(None, "--profile cpu"), ("cu128", "--profile cu128")]
+)
+def test_nothing_built_names_the_command_that_builds(
+    bench: Bench, name: str | None, command: str
+) -> None:
+    with pytest.raises(VerificationError) as caught:
+        launch.choose(request(bench, profile=name), variables_of(bench))
+    assert caught.value.exit_code == ExitCode.PROBLEM
+    assert f"envdoctor build {command}" in caught.value.hint
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize("kind", ["missing", "file", "empty"])
+def test_path_that_is_no_environment_is_a_usage_error(bench: Bench, kind: str) -> None:
+    path = bench.folder / "x"
+    if kind == "file":
+        path.touch()
+    elif kind == "empty":
+        path.mkdir()
+    with pytest.raises(UsageError) as caught:
+        launch.choose(request(bench, env=path), variables_of(bench))
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_environment_that_does_not_pass_is_refused_with_its_report(bench: Bench) -> None:
+    built = bench.build(bench.write())
+    file = next(built.path.glob("lib/python*/site-packages/torch/version.py"))
+    file.write_text("__version__ = '9.9.0+cu128'\ncuda = '12.8'\n")
+    with pytest.raises(UnfitEnvironmentError) as caught:
+        launch.train(request(bench), settings=variables_of(bench), talk=silent)
+    assert caught.value.exit_code == ExitCode.PROBLEM
+    assert caught.value.report is not None
+    assert caught.value.report.problems()
+    assert not (bench.folder / "spy.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param(("[draft]", "[draf]"), ["run.toml", "draf: unknown key"], id="unknown-key"),
+        pytest.param(("_id = 1", '_id = "x"'), ["draft.mask_token_id", "'x'"], id="wrong-type"),
+        pytest.param(
+            ("train.jsonl", "gone.jsonl"), ["data.train", "gone.jsonl"], id="missing-data"
+        ),
+        pytest.param(("[data]", "[data"), ["run.toml", "TOML"], id="no-toml"),
+    ],
+)
+def test_run_file_is_validated_before_the_environment(
+    bench: Bench, change: tuple[str, str], words: list[str]
+) -> None:
+    (bench.folder / "run.toml").write_text(RUN_FILE.replace(*change))
+    with pytest.raises(UserFileError) as caught:
+        launch.train(request(bench), settings=variables_of(bench), talk=silent)
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert all(word in caught.value.message for word in words), caught.value.message
+
+
+def test_missing_run_file_is_a_user_file_error(bench: Bench) -> None:
+    (bench.folder / "run.toml").unlink()
+    with pytest.raises(UserFileError, match=r"run\.toml"):
+        launch.train(request(bench), settings=variables_of(bench), talk=silent)
+
+
+def test_validating_a_run_file_imports_no_torch(bench: Bench) -> None:
+    code = (
+        "import sys, pathlib; from envdoctor import launch\n"
+        f"launch.require_run_file(pathlib.Path({str(bench.folder / 'run.toml')!r}))\n"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_profile_says_which_variables_are_set_and_dropped() -> None:
+    wanted = profile.Profile(
+        schema=1,
+        name="p",
+        torch=profile.TorchSection(version="1.0", variant="cpu"),
+        env=profile.VariablesSection(set={"OMP_NUM_THREADS": "4"}, forbid=("BAD",)),
+    )
+    present = {"BAD": "1", "GOOD": "2", "LD_LIBRARY_PATH": "/l", "VIRTUAL_ENV": "/v", "PATH": "/b"}
+    kept, dropped = launch.inherited(present, wanted)
+    assert (kept, dropped) == ({"GOOD": "2", "LD_LIBRARY_PATH": "/l", "PATH": "/b"}, ("BAD",))
+    place = Place(env=Path("/e"), profile=wanted, store=None, origin="")
+    found = launch.variables(place, kept)
+    assert found["OMP_NUM_THREADS"] == "4"
+    assert found["PATH"] == "/e/bin:/b"
+
+
+def test_environment_without_interpreter_is_a_tool_error(bench: Bench) -> None:
+    with pytest.raises(ToolError, match="no such interpreter"):
+        launch.argv(bench.folder, request(bench))
+
+
+def test_environment_of_a_running_job_outlives_rebuilds(bench: Bench) -> None:
+    path = bench.write()
+    first = bench.build(path)
+    code = (
+        "import sys; from pathlib import Path; from envdoctor import launch, settings, talk\n"
+        f"wanted = launch.TrainRequest(config=Path({str(bench.folder / 'run.toml')!r}))\n"
+        "sys.exit(launch.train(wanted, settings=settings.load(), talk=talk.silent))"
+    )
+    spy = bench.folder / "spy.json"
+    job = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=dict(variables_of(bench, SPY_SECONDS="60").variables),
+    )
+    deadline = time.monotonic() + 20
+    while not spy.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for _ in range(3):
+        bench.build(path, force=True)
+    assert first.path.exists()
+    assert "a job runs in it" in bench.notes
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(timeout=20) == ExitCode.INTERRUPTED
+    bench.build(path, force=True)
+    assert not first.path.exists()
