@@ -5,10 +5,29 @@ Absence is a fact (`TorchBuildFact(version=None)`); `Unavailable` means that a p
 
 from __future__ import annotations
 
+from envdoctor.facts.builds import (
+    CompanionBuild,
+    CompanionBuildsFact,
+)
+from envdoctor.facts.caches import (
+    CacheEntry,
+    CacheFolder,
+    CachesFact,
+    PathOwner,
+    PathOwnersFact,
+)
 from envdoctor.facts.fact import (
     Fact,
     FactSet,
     Unavailable,
+)
+from envdoctor.facts.imports import (
+    Extension,
+    ExtensionsFact,
+    ImportFolder,
+    ImportPathFact,
+    ModuleCopy,
+    StartupFile,
 )
 from envdoctor.facts.libraries import (
     SharedObject,
@@ -42,6 +61,8 @@ from envdoctor.facts.packages import (
 )
 from envdoctor.facts.policy import (
     PolicyFact,
+    Suppression,
+    SuppressionsFact,
 )
 from envdoctor.facts.toolchain import (
     CompilerFact,
@@ -51,29 +72,50 @@ from envdoctor.facts.toolchain import (
     PtxasFact,
     RunRecord,
 )
+from envdoctor.facts.venv import (
+    CondaFact,
+    Launcher,
+    OpenMpFact,
+    VenvFact,
+)
 
 __all__ = [
+    "CacheEntry",
+    "CacheFolder",
+    "CachesFact",
+    "CompanionBuild",
+    "CompanionBuildsFact",
     "CompilerFact",
+    "CondaFact",
     "ContainerFact",
     "CudaStartFact",
     "DifferingFile",
     "Distribution",
     "DistributionFiles",
     "DistributionsFact",
+    "Extension",
+    "ExtensionsFact",
     "Fact",
     "FactSet",
     "Gpu",
     "GpuProcess",
     "HostFact",
+    "ImportFolder",
+    "ImportPathFact",
     "InterpreterFact",
     "KernelLogFact",
+    "Launcher",
     "LimitsFact",
     "LogRecordsFact",
     "MigDevice",
+    "ModuleCopy",
     "NcclFile",
     "NcclFilesFact",
     "NetworkFact",
     "NvidiaFact",
+    "OpenMpFact",
+    "PathOwner",
+    "PathOwnersFact",
     "PolicyFact",
     "ProbeRecordsFact",
     "Ptxas",
@@ -83,8 +125,12 @@ __all__ = [
     "ServicesFact",
     "SharedObject",
     "SharedObjectsFact",
+    "StartupFile",
+    "Suppression",
+    "SuppressionsFact",
     "TorchBuildFact",
     "Unavailable",
     "UserFact",
     "VariablesFact",
+    "VenvFact",
 ]

@@ -43,6 +43,10 @@ class TorchBuildFact(Fact):
         cuda: CUDA version such as `12.8`; None for a build without CUDA.
         hip: ROCm version; None for a build without ROCm.
         arch: GPU architectures compiled in, such as `sm_90`; empty if not found.
+        xpu: Version of Intel's runtime; None for a build without it.
+        has_cuda_library: True if `libtorch_cuda.so` is there.
+        variant: Properties of the wheel variant that was installed, such as
+            `nvidia :: cuda_version_lower_bound :: 12.8`; empty if the wheel is no variant.
     """
 
     path: str | None
@@ -50,3 +54,6 @@ class TorchBuildFact(Fact):
     cuda: str | None = None
     hip: str | None = None
     arch: tuple[str, ...] = ()
+    xpu: str | None = None
+    has_cuda_library: bool = False
+    variant: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from envdoctor.facts.fact import Fact
 
@@ -17,6 +18,8 @@ class InterpreterFact(Fact):
         version: Major, minor (and micro where known) version, such as `3.11` or `3.11.7`.
         is_venv: True if `pyvenv.cfg` makes it a virtual environment.
         site_packages: Existing folders of installed packages, in import order.
+        user_site: The one of them that holds what the user installed for all environments; None if
+            it is not there or not used.
     """
 
     prefix: str
@@ -24,6 +27,7 @@ class InterpreterFact(Fact):
     version: str
     is_venv: bool
     site_packages: tuple[str, ...]
+    user_site: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,7 @@ class Distribution:
         requires: Requires-Dist lines as written.
         installer: From INSTALLER; empty if there is none.
         has_record: True if a RECORD file is there.
+        installed_at: When that was written, in seconds since the epoch; 0 if it is not there.
         has_metadata: True if a METADATA file is there.
         is_requested: True if somebody asked for it by name, rather than another package.
         tags: Tags of the wheel it came from, such as `cp311-cp311-manylinux_2_28_x86_64`.
@@ -50,6 +55,7 @@ class Distribution:
     requires: tuple[str, ...] = ()
     installer: str = ""
     has_record: bool = True
+    installed_at: int = 0
     has_metadata: bool = True
     is_requested: bool = False
     tags: tuple[str, ...] = ()
@@ -76,11 +82,17 @@ class DistributionsFact(Fact):
     def find(self, name: str) -> Distribution | None:
         """Return the distribution that is installed under a normalised name.
 
-        Beside a whole one, a leftover without METADATA or RECORD does not count.
+        Of several in the folder that Python looks into first, a whole one counts before one that
+        lacks METADATA or RECORD, and then the one that was installed last.
         """
         found = [dist for dist in self.distributions if dist.name == name]
-        whole = [dist for dist in found if dist.has_metadata and dist.has_record]
-        return next(iter(whole or found), None)
+        if len(found) < 2:  # noqa: PLR2004  nothing to choose between
+            return next(iter(found), None)
+        first = PurePath(found[0].path).parent
+        return max(
+            (dist for dist in found if PurePath(dist.path).parent == first),
+            key=lambda dist: (dist.has_metadata and dist.has_record, dist.installed_at, dist.path),
+        )
 
     def version_of(self, name: str) -> str:
         """Return the version of the distribution that Python sees; empty if there is none."""

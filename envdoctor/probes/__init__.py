@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import (
+    CachesFact,
+    CompanionBuildsFact,
     CompilerFact,
+    CondaFact,
     ContainerFact,
     CudaStartFact,
     DistributionsFact,
+    ExtensionsFact,
     Fact,
     FactSet,
     HostFact,
+    ImportPathFact,
     InterpreterFact,
     KernelLogFact,
     LimitsFact,
@@ -19,6 +24,8 @@ from envdoctor.facts import (
     NcclFilesFact,
     NetworkFact,
     NvidiaFact,
+    OpenMpFact,
+    PathOwnersFact,
     PolicyFact,
     ProbeRecordsFact,
     PtxasFact,
@@ -29,10 +36,15 @@ from envdoctor.facts import (
     Unavailable,
     UserFact,
     VariablesFact,
+    VenvFact,
 )
+from envdoctor.probes.caches import read_caches, read_path_owners
+from envdoctor.probes.companions import read_companion_builds
 from envdoctor.probes.container import read_container, read_limits
 from envdoctor.probes.distributions import read_distributions
+from envdoctor.probes.extensions import read_extensions
 from envdoctor.probes.host import read_host
+from envdoctor.probes.imports import read_import_path
 from envdoctor.probes.interpreter import read_interpreter
 from envdoctor.probes.network import read_nccl_files, read_network
 from envdoctor.probes.nvidia import read_nvidia
@@ -44,6 +56,7 @@ from envdoctor.probes.toolchain import read_compiler, read_ptxas
 from envdoctor.probes.torch_build import read_torch_build
 from envdoctor.probes.user import read_user
 from envdoctor.probes.variables import read_variables
+from envdoctor.probes.venv import read_conda, read_openmp, read_venv
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +87,14 @@ PROBES: tuple[Probe, ...] = (
     (PtxasFact, read_ptxas),
     (LogRecordsFact, read_log_records),
     (ProbeRecordsFact, read_probe_records),
+    (CompanionBuildsFact, read_companion_builds),
+    (ImportPathFact, read_import_path),
+    (ExtensionsFact, read_extensions),
+    (VenvFact, read_venv),
+    (OpenMpFact, read_openmp),
+    (CondaFact, read_conda),
+    (PathOwnersFact, read_path_owners),
+    (CachesFact, read_caches),
 )
 """Every probe, in an order in which each finds the facts it builds on."""
 

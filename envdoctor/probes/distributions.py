@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from envdoctor.facts import Distribution, DistributionsFact, FactSet, InterpreterFact
-from envdoctor.probes.files import UnreadableError, is_folder, list_folder, read_text
+from envdoctor.probes.files import UnreadableError, is_folder, list_folder, modified_at, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,13 +67,15 @@ def read_distribution(path: str, *, locate: Callable[[str], Path] = Path) -> Dis
     wheel = parse_metadata(_text(f"{path}/WHEEL")) if "WHEEL" in entries else {}
     origin = _text(f"{path}/direct_url.json") if "direct_url.json" in entries else ""
     editable = editable_target(origin)
+    installed_at = modified_at(f"{path}/RECORD") if "RECORD" in entries else None
     return Distribution(
         name=normalised(names[0]),
         version=versions[0],
         path=path,
         requires=tuple(headers.get("requires-dist", [])),
         installer=_text(f"{path}/INSTALLER").strip() if "INSTALLER" in entries else "",
-        has_record="RECORD" in entries and Path(f"{path}/RECORD").is_file(),
+        has_record=installed_at is not None,
+        installed_at=installed_at or 0,
         has_metadata="METADATA" in entries,
         is_requested="REQUESTED" in entries,
         tags=tuple(wheel.get("tag", [])),

@@ -64,3 +64,26 @@ def is_folder(path: str | Path) -> bool:
         return Path(path).is_dir()
     except (OSError, ValueError):
         return False
+
+
+def read_head(path: str | Path, size: int) -> bytes:
+    """Return the first bytes of a regular file; empty if it is none or cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.read(descriptor, size) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def modified_at(path: str | Path) -> int | None:
+    """Return when a regular file was last written, as seconds since the epoch; None without one."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  a Path object would cost as much as the call
+    except (OSError, ValueError):
+        return None
+    return int(status.st_mtime) if stat.S_ISREG(status.st_mode) else None

@@ -91,13 +91,16 @@ def read_interpreter(subject: Subject, facts: FactSet) -> InterpreterFact:
     """Read the layout of the environment at the subject's prefix."""
     del facts
     prefix = subject.prefix
-    settings = _venv_settings(prefix)
+    settings = venv_settings(prefix)
     version = settings.get("version_info") or settings.get("version") or _version_of(prefix)
     minor = ".".join(version.split(".")[:2])
-    folders = _site_folders(prefix, minor)
-    if settings.get("include-system-site-packages", "").lower() == "true":
-        home = settings.get("home")
-        folders += _site_folders(Path(home).parent, minor) if home else []
+    shares = settings.get("include-system-site-packages", "").lower() == "true"
+    user_site = _user_site(subject, minor) if shares or not settings else None
+    own = _site_folders(prefix, minor)
+    home = settings.get("home")
+    system = _site_folders(subject.locate(home).parent, minor) if shares and home else []
+    # Python's order: a virtual environment's packages, the user's, the system's.
+    folders = [*(own if settings else []), *([user_site] if user_site else []), *own, *system]
     python = next((p for p in (prefix / "bin/python", prefix / "bin/python3") if p.exists()), None)
     return InterpreterFact(
         prefix=str(prefix),
@@ -105,7 +108,21 @@ def read_interpreter(subject: Subject, facts: FactSet) -> InterpreterFact:
         version=version,
         is_venv=bool(settings),
         site_packages=tuple(dict.fromkeys(str(folder) for folder in folders)),
+        user_site=str(user_site) if user_site else None,
     )
+
+
+def _user_site(subject: Subject, minor: str) -> Path | None:
+    """Return the folder of packages that the user installed for all environments, if it is used.
+
+    Source: Python's `site` module documentation.
+    """
+    if subject.variables.get("PYTHONNOUSERSITE"):
+        return None
+    home = subject.variables.get("HOME")
+    base = subject.variables.get("PYTHONUSERBASE") or (f"{home}/.local" if home else "")
+    folder = subject.locate(f"{base}/lib/python{minor}/site-packages") if base else None
+    return folder if folder and is_folder(folder) else None
 
 
 def _is_script(path: Path) -> bool:
@@ -113,7 +130,7 @@ def _is_script(path: Path) -> bool:
         return stream.read(2) == b"#!"
 
 
-def _venv_settings(prefix: Path) -> dict[str, str]:
+def venv_settings(prefix: Path) -> dict[str, str]:
     """Read `pyvenv.cfg`; empty if there is none or it cannot be read."""
     try:
         text = read_text(prefix / "pyvenv.cfg") or ""

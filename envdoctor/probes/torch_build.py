@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import mmap
 import os
 import re
@@ -10,12 +11,19 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor.facts import FactSet, InterpreterFact, TorchBuildFact
+from envdoctor.facts import (
+    DistributionsFact,
+    FactSet,
+    InterpreterFact,
+    TorchBuildFact,
+    Unavailable,
+)
 from envdoctor.probes.files import UnreadableError, is_folder, read_text
 
 if TYPE_CHECKING:
     from envdoctor.probes.subject import Subject
 
+_JSON_LIMIT = 1024 * 1024
 _ARCH = re.compile(rb"\0((?:sm|compute)_\d+[af]?(?: (?:sm|compute)_\d+[af]?)*)\0")
 
 
@@ -34,9 +42,42 @@ def read_torch_build(subject: Subject, facts: FactSet) -> TorchBuildFact:
         path=str(folder),
         version=values.get("__version__"),
         cuda=values.get("cuda"),
-        hip=values.get("hip"),
+        hip=values.get("hip") or values.get("rocm"),
         arch=read_arch_list(folder / "lib/libtorch_python.so") if values.get("cuda") else (),
+        xpu=values.get("xpu"),
+        has_cuda_library=(folder / "lib/libtorch_cuda.so").exists(),
+        variant=_read_variant(facts),
     )
+
+
+def _read_variant(facts: FactSet) -> tuple[str, ...]:
+    """Return the properties of torch's wheel variant; the file is there only if it is one."""
+    installed = facts.get(DistributionsFact)
+    dist = None if isinstance(installed, Unavailable) else installed.find("torch")
+    try:
+        text = read_text(f"{dist.path}/variant.json", limit=_JSON_LIMIT) if dist else None
+    except UnreadableError:
+        text = None
+    return parse_variant(text) if text else ()
+
+
+def parse_variant(text: str) -> tuple[str, ...]:
+    """Return the properties that a `variant.json` gives to the one variant it describes.
+
+    Source: PEP 825 (draft), read 2026-11-29.
+    """
+    try:
+        variants = json.loads(text)["variants"]
+        return tuple(
+            f"{namespace} :: {feature} :: {value}"
+            for features_of in variants.values()
+            for namespace, features in features_of.items()
+            for feature, values in features.items()
+            for value in values
+        )
+    # json raises RecursionError for deep nesting
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ()
 
 
 def parse_version_file(text: str) -> dict[str, str]:

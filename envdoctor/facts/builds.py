@@ -1,0 +1,33 @@
+"""Readings of what packages beside torch were built for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envdoctor.facts.fact import Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanionBuild:
+    """A package that is compiled against one torch.
+
+    Args:
+        name: Distribution name, such as `torchvision`.
+        path: The file that was read.
+        version: Its version with the local tag, such as `0.25.0+cu128`; empty if unknown.
+        torch: The torch it was built against, such as `2.10.0+cu128`; empty if it does not say.
+        cuda: The CUDA it was built for, such as `12.8`; empty if it does not say or there is none.
+    """
+
+    name: str
+    path: str
+    version: str = ""
+    torch: str = ""
+    cuda: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanionBuildsFact(Fact):
+    """What torchvision, torchaudio and xformers say about their build."""
+
+    builds: tuple[CompanionBuild, ...]

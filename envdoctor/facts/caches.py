@@ -1,0 +1,93 @@
+"""Readings of the folders that compiled kernels are kept in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from envdoctor.facts.fact import Fact
+
+CacheKind = Literal["triton", "inductor", "flashinfer", "vllm", "sglang", "tvm-ffi"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathOwner:
+    """Who owns a path and whether the user may write to it.
+
+    Args:
+        path: The path, as the variables that name it spell it.
+        uid: Numeric id of its owner; None if unknown.
+        mode: Permission bits, such as 0o1777; None if unknown.
+        is_writable: True if the environment's user may make files in it; None if unknown.
+    """
+
+    path: str
+    uid: int | None = None
+    mode: int | None = None
+    is_writable: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathOwnersFact(Fact):
+    """What is known about paths without looking, from a snapshot.
+
+    Where it names a cache's folder it is believed, and the folder's own owner and mode are not
+    looked at: `envdoctor` may run as root, who can write anywhere. Its probe finds nothing.
+    """
+
+    owners: tuple[PathOwner, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheEntry:
+    """One entry of a cache that was read.
+
+    Args:
+        path: The entry's folder, or the file that is damaged.
+        modified: When its metadata was last written, in seconds since the epoch.
+        triton: Version of Triton that made it; empty if it does not say.
+        arch: Architecture of the GPU it was made for, such as 90; None if it does not say.
+        error: What is wrong with the file; empty if nothing is.
+    """
+
+    path: str
+    modified: int
+    triton: str = ""
+    arch: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheFolder:
+    """A cache of compiled kernels.
+
+    Args:
+        kind: Whose cache it is.
+        path: Its folder, there or not.
+        variable: The variable that names it; empty for the default place.
+        exists: True if it is there.
+        owner: Of the folder or, if it is not there, of the nearest folder above that is.
+        num_entries: Entries in it; 0 if nobody counted.
+        entries: Some of them, evenly spread.
+    """
+
+    kind: CacheKind
+    path: str
+    variable: str = ""
+    exists: bool = True
+    owner: PathOwner | None = None
+    num_entries: int = 0
+    entries: tuple[CacheEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachesFact(Fact):
+    """Caches of compiled kernels that the environment's processes would use.
+
+    Args:
+        folders: Those of Triton and Inductor, there or not; those of others if they are there.
+        triton_installed: When Triton was installed, in seconds since the epoch; None if unknown.
+    """
+
+    folders: tuple[CacheFolder, ...]
+    triton_installed: int | None = None

@@ -1,0 +1,163 @@
+"""Read which caches of compiled kernels there are, whose they are, and what made their entries."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from typing import TYPE_CHECKING
+
+from envdoctor.facts import (
+    CacheEntry,
+    CacheFolder,
+    CachesFact,
+    DistributionsFact,
+    FactSet,
+    HostFact,
+    PathOwner,
+    PathOwnersFact,
+    Unavailable,
+    UserFact,
+)
+from envdoctor.probes.cache_entries import read_inductor_entries, read_triton_entries
+from envdoctor.probes.files import is_folder, list_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from envdoctor.facts.caches import CacheKind
+    from envdoctor.probes.subject import Subject
+
+_STRAY_CACHES: tuple[tuple[CacheKind, str, str], ...] = (
+    ("flashinfer", "FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"),
+    ("vllm", "VLLM_CACHE_ROOT", ".cache/vllm"),
+    ("sglang", "", ".cache/sglang"),
+    ("tvm-ffi", "", ".cache/tvm-ffi"),
+)
+"""Caches of serving engines: whose, the variable that moves it, its place below the home folder."""
+
+
+def read_path_owners(subject: Subject, facts: FactSet) -> PathOwnersFact:
+    """Know nothing: owners are looked up where a cache is found."""
+    del subject, facts
+    return PathOwnersFact()
+
+
+def read_caches(subject: Subject, facts: FactSet) -> CachesFact:
+    """Look at the folders of Triton, Inductor and the serving engines, a bounded part of each."""
+    folders = [*_triton(subject, facts), *_inductor(subject, facts), *_strays(subject, facts)]
+    triton = facts.need(DistributionsFact).find("triton")
+    return CachesFact(
+        folders=tuple(folders),
+        triton_installed=(triton.installed_at or None) if triton else None,
+    )
+
+
+def _home(subject: Subject, facts: FactSet) -> str:
+    user = facts.get(UserFact)
+    known = None if isinstance(user, Unavailable) else user.home
+    return subject.variables.get("HOME") or known or ""
+
+
+def _triton(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
+    """Yield Triton's cache.
+
+    Source: triton/knobs.py 3.6 and 3.9: TRITON_CACHE_DIR, else `.triton/cache` below TRITON_HOME.
+    """
+    variables = subject.variables
+    if path := variables.get("TRITON_CACHE_DIR"):
+        yield _triton_folder(subject, facts, path, "TRITON_CACHE_DIR")
+    elif home := variables.get("TRITON_HOME"):
+        yield _triton_folder(subject, facts, f"{home}/.triton/cache", "TRITON_HOME")
+    elif home := _home(subject, facts):
+        yield _triton_folder(subject, facts, f"{home}/.triton/cache", "")
+
+
+def _triton_folder(subject: Subject, facts: FactSet, path: str, variable: str) -> CacheFolder:
+    place = subject.locate(path)
+    num_entries, entries = read_triton_entries(place)
+    return CacheFolder(
+        kind="triton",
+        path=path,
+        variable=variable,
+        exists=is_folder(place),
+        owner=_owner(subject, facts, path),
+        num_entries=num_entries,
+        entries=tuple(entries),
+    )
+
+
+def _inductor(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
+    """Yield Inductor's cache, which holds Triton's where TRITON_CACHE_DIR is unset.
+
+    Source: torch/_inductor/runtime/cache_dir_utils.py 2.9 to 2.15, read 2026-11-29.
+    """
+    variables = subject.variables
+    path = variables.get("TORCHINDUCTOR_CACHE_DIR", "")
+    variable = "TORCHINDUCTOR_CACHE_DIR" if path else ""
+    if not path and (name := _user_name(subject)):
+        path = f"{variables.get('TMPDIR') or '/tmp'}/torchinductor_{name}"
+    if not path:
+        return
+    place = subject.locate(path)
+    entries: list[CacheEntry] = read_inductor_entries(place, facts.need(HostFact).machine)
+    yield CacheFolder(
+        kind="inductor",
+        path=path,
+        variable=variable,
+        exists=is_folder(place),
+        owner=_owner(subject, facts, path),
+        entries=tuple(entries),
+    )
+    if "TRITON_CACHE_DIR" not in variables:
+        for device in list_folder(place / "triton"):
+            yield _triton_folder(subject, facts, f"{path}/triton/{device}", variable)
+
+
+def _user_name(subject: Subject) -> str:
+    """Return the user's name as `getpass.getuser` finds it; empty if nothing tells it."""
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        if name := subject.variables.get(variable):
+            return name
+    if not subject.is_this_machine:
+        return ""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid_{os.getuid()}"
+
+
+def _strays(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
+    home = _home(subject, facts)
+    for kind, variable, default in _STRAY_CACHES:
+        named = subject.variables.get(variable, "") if variable else ""
+        path = named or (f"{home}/{default}" if home else "")
+        if path and is_folder(subject.locate(path)):
+            yield CacheFolder(kind=kind, path=path, variable=variable if named else "")
+
+
+def _owner(subject: Subject, facts: FactSet, path: str) -> PathOwner | None:
+    """Return who owns a folder, or the nearest one above it that is there."""
+    given = facts.get(PathOwnersFact)
+    known = () if isinstance(given, Unavailable) else given.owners
+    place = subject.locate(path)
+    for folder in (place, *place.parents):
+        names = {str(folder), path if folder == place else subject.shown(folder)}
+        if told := next((owner for owner in known if owner.path.rstrip("/") in names), None):
+            return told
+        try:
+            status = folder.stat()
+        except OSError:
+            continue
+        return PathOwner(
+            path=path if folder == place else subject.shown(folder),
+            uid=status.st_uid,
+            mode=status.st_mode & 0o7777,
+            is_writable=_is_writable(subject, folder),
+        )
+    return None
+
+
+def _is_writable(subject: Subject, folder: Path) -> bool | None:
+    """Tell whether files can be made in a folder; None where another machine decides."""
+    return os.access(folder, os.W_OK | os.X_OK) if subject.is_this_machine else None
