@@ -25,11 +25,14 @@ from envdoctor.probes import collect
 from envdoctor.probes.subject import THIS_MACHINE, Subject
 from envdoctor.report import Report
 from envdoctor.runner import run
+from envdoctor.scope import not_judged
+from envdoctor.suppressions import chosen_suppressions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from envdoctor.check import Check
+    from envdoctor.facts import Suppression
     from envdoctor.profile import Profile
 
 
@@ -54,7 +57,8 @@ def diagnose(
     """
     place = Place(prefix=prefix, variables=variables, all_records=all_records)
     facts = gather(place, policy_of(profile, prefix=prefix, expect_gpu=expect_gpu))
-    return judge(facts, profile=profile, checks=checks)
+    suppressions = chosen_suppressions(profile, (), BUILTIN_CHECKS)
+    return judge(facts, profile=profile, checks=checks, suppressions=suppressions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +114,18 @@ def _variables(place: Place) -> Mapping[str, str]:
 
 
 def judge(
-    facts: FactSet, *, profile: Profile | None = None, checks: Sequence[Check] = BUILTIN_CHECKS
+    facts: FactSet,
+    *,
+    profile: Profile | None = None,
+    checks: Sequence[Check] = BUILTIN_CHECKS,
+    suppressions: Sequence[Suppression] = (),
 ) -> Report:
     """Run checks over facts, wherever they come from."""
-    required = required_checks(profile, checks)
-    return Report(environment=heading(facts), findings=run(checks, facts), required=required)
+    return Report(
+        environment=heading(facts),
+        findings=run(checks, facts, suppressions=suppressions),
+        required=required_checks(profile, checks),
+    )
 
 
 def required_checks(profile: Profile | None, checks: Sequence[Check]) -> frozenset[str]:
@@ -186,4 +197,4 @@ def heading(facts: FactSet) -> dict[str, Any]:
                 }
             case _:
                 pass
-    return values
+    return values | {"not_judged": not_judged(facts)}

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from envdoctor.errors import UsageError
-from envdoctor.facts.policy import SuppressionsFact
+from envdoctor.facts import SuppressionsFact
 from envdoctor.report import Finding
 from envdoctor.verdict import Crashed, Ok, Outcome, Problem, Severity, Skipped
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from envdoctor.check import Check
-    from envdoctor.facts import FactSet
-    from envdoctor.facts.policy import Suppression
+    from envdoctor.facts import FactSet, Suppression
 
 
 def run(
@@ -88,15 +87,12 @@ def _obstacle(finding: Finding) -> str:
             return f"{finding.check} crashed"
 
 
-def select(
-    checks: Sequence[Check], names: Iterable[str], ignored: Iterable[str] = ()
-) -> list[Check]:
+def select(checks: Sequence[Check], names: Iterable[str]) -> list[Check]:
     """Pick checks by id, with all they require.
 
     Args:
         checks: All checks.
         names: Ids to run; empty means all.
-        ignored: Ids to leave out.
 
     Returns:
         The chosen checks, in their given order.
@@ -116,7 +112,7 @@ def select(
         if name not in wanted:
             wanted.add(name)
             queue += known[name].requires
-    return [item for item in checks if item.id in wanted and item.id not in set(ignored)]
+    return [item for item in checks if item.id in wanted]
 
 
 def unknown_check(name: str, known: Iterable[str], *, origin: str = "") -> UsageError:

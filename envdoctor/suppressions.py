@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from envdoctor.facts.policy import Suppression
+from envdoctor.facts import Suppression
 from envdoctor.runner import unknown_check
 
 if TYPE_CHECKING:

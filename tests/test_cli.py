@@ -6,9 +6,12 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from envdoctor.schemas.report import ReportDocument
 from tests.environments import CUDNN, make_cuda_environment
+from tests.sarif_types import Log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,11 +135,75 @@ def test_selecting_a_check_runs_what_it_requires(tmp_path: Path) -> None:
     assert checks == ["torch-not-installed", "no-nvidia-driver", "gpu-arch-not-in-build"]
 
 
-def test_ignored_check_is_left_out(tmp_path: Path) -> None:
+def test_ignored_problem_is_reported_and_does_not_count(tmp_path: Path) -> None:
     environment = make_cuda_environment(tmp_path / "env")
     (environment.site / CUDNN).unlink()
-    done = envdoctor("check", "--prefix", environment.prefix, "--ignore", "package-files-damaged")
+    where = ("check", "--prefix", environment.prefix, "--no-gpu", "--format", "json")
+    done = envdoctor(*where, "--ignore", "package-files-damaged", "--ignore", "stray-package")
     assert done.returncode == 0
+    report = json.loads(done.stdout)
+    assert (report["summary"]["errors"], report["summary"]["suppressed"]) == (0, 1)
+    (damaged,) = [item for item in report["findings"] if item["suppressed"]]
+    assert (damaged["check"], damaged["severity"]) == ("package-files-damaged", "error")
+    (note,) = [item for item in report["findings"] if item["severity"] == "info"]
+    assert (note["check"], note["culprit"]) == ("suppression-without-effect", "stray-package")
+
+
+def test_profile_that_ignores_an_unknown_check_is_wrong(tmp_path: Path) -> None:
+    profile = tmp_path / "mine.toml"
+    profile.write_text(
+        'schema = 1\nname = "mine"\n[torch]\nversion = "2.10.0"\nvariant = "cu128"\n'
+        '[check]\nignore = [{id = "strayed-package", reason = "r"}]\n'
+    )
+    done = envdoctor("check", "--profile", profile)
+    assert done.returncode == 2
+    assert "profile mine: no check is named 'strayed-package'" in done.stderr
+    assert "stray-package" in done.stderr
+
+
+def test_real_report_fits_the_published_types(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    (environment.site / CUDNN).write_bytes(b"short")
+    done = envdoctor("check", "--prefix", environment.prefix, "--format", "json")
+    document = msgspec.json.decode(done.stdout, type=ReportDocument)
+    assert msgspec.to_builtins(document) == json.loads(done.stdout)
+
+
+def test_sarif_of_a_damaged_environment_points_at_the_file(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    (environment.site / CUDNN).unlink()
+    done = envdoctor("check", "--prefix", environment.prefix, "--no-gpu", "--format", "sarif")
+    assert done.returncode == 1
+    (run,) = msgspec.json.decode(done.stdout, type=Log).runs
+    (result,) = run.results
+    assert result.level == "error"
+    place = result.locations[0].physical_location.artifact_location
+    assert place.uri == f"lib/python3.11/site-packages/{CUDNN}"
+
+
+def test_annotations_of_a_damaged_environment(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    (environment.site / CUDNN).unlink()
+    done = envdoctor("check", "--prefix", environment.prefix, "--no-gpu", "--format", "github")
+    assert done.returncode == 1
+    first, last = done.stdout.splitlines()
+    assert first.startswith("::error title=package-files-damaged%3A nvidia-cudnn-cu12::")
+    assert last.startswith("1 error, 0 warnings")
+
+
+def test_torch_of_conda_is_not_called_healthy(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    info = environment.site / "torch-2.10.0.dist-info"
+    (info / "INSTALLER").write_text("conda")
+    (info / "RECORD").write_text(
+        "\n".join(
+            line for line in (info / "RECORD").read_text().splitlines() if "INSTALLER" not in line
+        )
+    )
+    done = envdoctor("check", "--prefix", environment.prefix, "--no-gpu")
+    assert done.returncode == 0
+    assert "not judged   torch 2.10.0 was installed by conda" in done.stdout
+    assert "no problem found in what was looked at" in done.stdout
 
 
 def test_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from envdoctor.check import check
 from envdoctor.checks import BUILTIN_CHECKS
 from envdoctor.checks.suppressions import suppression_without_effect
 from envdoctor.errors import UsageError, UserFileError
-from envdoctor.facts import FactSet, HostFact
-from envdoctor.facts.policy import Suppression
+from envdoctor.facts import FactSet, HostFact, Suppression
 from envdoctor.profile import known_names, load_profile
 from envdoctor.report import Report
 from envdoctor.runner import run

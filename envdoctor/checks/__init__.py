@@ -18,6 +18,7 @@ from envdoctor.checks.packages import (
     required_package_missing,
 )
 from envdoctor.checks.strays import stray_module, stray_package
+from envdoctor.checks.suppressions import suppression_without_effect
 from envdoctor.checks.torch import (
     cpu_torch_on_gpu_machine,
     cuda_torch_without_gpu,
@@ -47,5 +48,6 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     interrupted_uninstall_leftover,
     shared_memory_too_small,
     disk_almost_full,
+    suppression_without_effect,
 )
 """Every check, in an order in which prerequisites come first."""

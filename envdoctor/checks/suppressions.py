@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envdoctor.check import check, problems
-from envdoctor.facts.policy import Suppression, SuppressionsFact
+from envdoctor.facts import Suppression, SuppressionsFact
 from envdoctor.verdict import Ok, Problem, Remedy, Severity, Skipped, Verdict
 
 

@@ -18,6 +18,7 @@ from envdoctor.commands.options import (
     SysrootOption,
     chosen_place,
     chosen_profile,
+    print_json,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def check(
     select: Annotated[
         list[str] | None, typer.Option(help="Run only this check and what it requires; repeatable.")
     ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Leave a check out; repeatable.")] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Do not count what this check reports; repeatable."),
+    ] = None,
     expect_gpu: Annotated[
         bool | None,
         typer.Option("--expect-gpu/--no-gpu", help="A missing GPU is an error / is fine."),
@@ -63,27 +67,36 @@ def check(
     from envdoctor.checks import BUILTIN_CHECKS
     from envdoctor.diagnose import gather, judge, policy_of
     from envdoctor.runner import select as choose
+    from envdoctor.suppressions import chosen_suppressions
 
-    checks = choose(BUILTIN_CHECKS, select or [], ignore or [])
+    checks = choose(BUILTIN_CHECKS, select or [])
     wanted = chosen_profile(profile)
+    suppressions = chosen_suppressions(wanted, ignore or [], BUILTIN_CHECKS)
     place = chosen_place(
         python=python, prefix=prefix, facts=facts, sysroot=sysroot, all_records=all_records
     )
     place = replace(place, logs=tuple(log or ()))
     policy = policy_of(wanted, prefix=place.environment, expect_gpu=expect_gpu)
-    report = judge(gather(place, policy), profile=wanted, checks=checks)
+    found = gather(place, policy)
+    report = judge(found, profile=wanted, checks=checks, suppressions=suppressions)
     print_report(report, output, verbose=verbose)
     raise typer.Exit(report.exit_code)
 
 
 def print_report(report: Report, output: OutputFormat, *, verbose: bool = False) -> None:
     """Write a report to stdout."""
-    if output is OutputFormat.JSON:
-        import json
+    if output is OutputFormat.TEXT:
+        from envdoctor.render import report_lines, show
 
-        json.dump(report.to_dict(), sys.stdout, indent=2)
-        sys.stdout.write("\n")
-        return
-    from envdoctor.render import report_lines, show
+        show(report_lines(report, verbose=verbose))
+    elif output is OutputFormat.GITHUB:
+        from envdoctor.formats.github import workflow_commands
 
-    show(report_lines(report, verbose=verbose))
+        sys.stdout.writelines(f"{line}\n" for line in workflow_commands(report))
+    elif output is OutputFormat.SARIF:
+        from envdoctor.checks import BUILTIN_CHECKS
+        from envdoctor.formats.sarif import to_sarif
+
+        print_json(to_sarif(report, BUILTIN_CHECKS))
+    else:
+        print_json(report.to_dict())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -43,6 +44,16 @@ class OutputFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
+
+
+def print_json(data: object) -> None:
+    """Write a document to stdout."""
+    import json
+
+    json.dump(data, sys.stdout, indent=2)
+    sys.stdout.write("\n")
 
 
 def chosen_prefix(python: str | None, prefix: Path | None) -> Path:

@@ -16,6 +16,7 @@ class HostFact(Fact):
     glibc: str | None
     shm_bytes: int | None
     disk_free_bytes: int | None
+    system: str = "Linux"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ def read_host(subject: Subject, facts: FactSet) -> HostFact:
         glibc=_glibc() if here else _glibc_of_root(subject.root),
         shm_bytes=_space(subject.root / "dev/shm", total=True) if here else None,
         disk_free_bytes=_space(subject.prefix, total=False),
+        system=platform.system() if here else "Linux",
     )
 
 

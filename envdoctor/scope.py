@@ -1,0 +1,65 @@
+"""What envdoctor does not judge yet, told from facts, so that silence is never read as health."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envdoctor.facts import CudaStartFact, DistributionsFact, HostFact, TorchBuildFact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from envdoctor.facts import FactSet
+
+_JUDGED_MACHINES = frozenset({"x86_64", "amd64"})
+_ONLY_BY_RUNNING = frozenset({CudaStartFact})
+"""Kinds that are read only where the environment may be run, so their absence is no surprise."""
+
+
+def not_judged(facts: FactSet) -> list[str]:
+    """Return one sentence for each thing that no check speaks of, and for each that was unreadable.
+
+    Args:
+        facts: One snapshot.
+    """
+    found: list[str] = []
+    for fact in facts:
+        match fact:
+            case HostFact():
+                found += _host(fact)
+            case DistributionsFact():
+                found += _installer(fact)
+            case TorchBuildFact():
+                found += _build(fact)
+            case _:
+                pass
+    reasons = (why for kind, why in facts.unavailable.items() if kind not in _ONLY_BY_RUNNING)
+    # Where one fact could not be read, those built on it give the same reason.
+    return list(dict.fromkeys([*found, *(why.reason for why in reasons)]))
+
+
+def _host(host: HostFact) -> Iterator[str]:
+    if host.system != "Linux":
+        yield f"{host.system}: only what is the same as on Linux was looked at"
+    elif host.machine not in _JUDGED_MACHINES:
+        yield f"{host.machine}: wheels, pins and paths are known for x86_64 only"
+    # Microsoft's kernels name it in their release, as 5.15.153.1-microsoft-standard-WSL2 does.
+    if "microsoft" in host.kernel.lower():
+        yield "WSL2: the driver is that of Windows; how its libraries are reached is not looked at"
+
+
+def _installer(installed: DistributionsFact) -> Iterator[str]:
+    torch = installed.find("torch")
+    if torch and torch.installer == "conda":
+        yield (
+            f"torch {torch.version} was installed by conda: its CUDA libraries are conda packages, "
+            "which are not looked at"
+        )
+
+
+def _build(torch: TorchBuildFact) -> Iterator[str]:
+    tag = (torch.version or "").partition("+")[2]
+    if torch.hip or tag.startswith("rocm"):
+        yield f"torch {torch.version} is a ROCm build: AMD's driver and libraries are not looked at"
+    elif tag.startswith("xpu"):
+        yield f"torch {torch.version} is an XPU build: Intel's libraries are not looked at"

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from envdoctor.facts import (
+    CudaStartFact,
+    Distribution,
+    DistributionsFact,
+    Fact,
+    FactSet,
+    HostFact,
+    NvidiaFact,
+    TorchBuildFact,
+)
+from envdoctor.scope import not_judged
+
+HOST = HostFact(machine="x86_64", kernel="6.1.0", glibc="2.36", shm_bytes=1, disk_free_bytes=1)
+TORCH = Distribution(name="torch", version="2.10.0", path="/e/torch.dist-info", installer="uv")
+
+
+def installed(installer: str) -> DistributionsFact:
+    return DistributionsFact(distributions=(replace(TORCH, installer=installer),))
+
+
+def build(version: str, hip: str | None = None) -> TorchBuildFact:
+    return TorchBuildFact(path="/e/torch", version=version, hip=hip)
+
+
+@pytest.mark.parametrize(
+    ("fact", "says"),
+    [
+        pytest.param(HOST, "", id="linux"),
+        pytest.param(replace(HOST, machine="aarch64"), "aarch64", id="arm"),
+        pytest.param(replace(HOST, machine="arm64", system="Darwin"), "Darwin", id="mac"),
+        pytest.param(replace(HOST, machine="AMD64", system="Windows"), "Windows", id="windows"),
+        pytest.param(replace(HOST, kernel="5.15.1-microsoft-standard-WSL2"), "WSL2", id="wsl"),
+        pytest.param(installed("uv"), "", id="uv"),
+        pytest.param(installed("pip"), "", id="pip"),
+        pytest.param(installed("conda"), "conda", id="conda"),
+        pytest.param(DistributionsFact(distributions=()), "", id="no-torch"),
+        pytest.param(build("2.10.0+cu128"), "", id="cuda"),
+        pytest.param(build("2.10.0+rocm7.0"), "ROCm", id="rocm-by-tag"),
+        pytest.param(build("2.10.0a0", hip="7.0"), "ROCm", id="rocm-by-version.py"),
+        pytest.param(build("2.10.0+xpu"), "XPU", id="xpu"),
+    ],
+)
+def test_what_is_not_judged_is_said_in_one_sentence(fact: Fact, says: str) -> None:
+    found = not_judged(FactSet([fact]))
+    assert len(found) == bool(says)
+    assert says in "".join(found)
+
+
+def test_what_could_not_be_read_is_said() -> None:
+    assert not_judged(FactSet([HOST]).lacking(TorchBuildFact, "no permission")) == ["no permission"]
+
+
+def test_one_reason_is_said_once() -> None:
+    facts = (
+        FactSet([]).lacking(TorchBuildFact, "no permission").lacking(NvidiaFact, "no permission")
+    )
+    assert not_judged(facts) == ["no permission"]
+
+
+def test_what_only_a_probe_reads_is_not_missed() -> None:
+    assert not_judged(FactSet([]).lacking(CudaStartFact, "CUDA was not started")) == []
