@@ -227,3 +227,20 @@ def test_page_of_a_check() -> None:
     assert done.returncode == 0
     for heading in ("What it checks", "Why it matters", "Remedy", "Source"):
         assert heading in done.stdout
+
+
+def test_page_of_a_check_as_json_and_markdown() -> None:
+    page = json.loads(envdoctor("explain", "stray-package", "--format", "json").stdout)
+    assert set(page) == {
+        "id", "family", "title", "what", "why", "remedy", "source", "requires", "reads",
+    }  # fmt: skip
+    assert (page["id"], page["family"]) == ("stray-package", "strays")
+    text = envdoctor("explain", "stray-package", "--format", "markdown").stdout
+    assert text.startswith("# stray-package\n\n")
+    assert page["why"] in text
+
+
+def test_list_of_checks_as_json_and_markdown() -> None:
+    pages = json.loads(envdoctor("explain", "--format", "json").stdout)
+    rows = envdoctor("explain", "--format", "markdown").stdout.splitlines()[2:]
+    assert [row.split("`")[1] for row in rows] == [page["id"] for page in pages]
