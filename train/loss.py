@@ -77,9 +77,9 @@ class LossSums:
         return [getattr(self, field.name) for field in dataclasses.fields(self)]
 
 
-def slot_weights(block_size: int, *, gamma: float) -> Tensor:
+def slot_weights(block_size: int, *, gamma: float, device: torch.device) -> Tensor:
     """Return exp(-(k - 1) / gamma) for slots k >= 1, and 0 for the anchor; [K], float32."""
-    weight_K = torch.exp(-(torch.arange(block_size) - 1) / gamma)
+    weight_K = torch.exp(-(torch.arange(block_size, device=device) - 1) / gamma)
     weight_K[0] = 0.0
     return weight_K
 
@@ -104,7 +104,7 @@ def decayed_cross_entropy(
     block_size = inputs.labels_BNK.shape[2]
     labels_MK = inputs.labels_BNK.flatten(0, 1)
     has_label_MK = inputs.has_label_BNK.flatten(0, 1)
-    weight_K = slot_weights(block_size, gamma=gamma).to(hidden_BQD.device)
+    weight_K = slot_weights(block_size, gamma=gamma, device=hidden_BQD.device)
     weight_MK = weight_K * has_label_MK
     hidden_MKD = hidden_BQD.reshape(-1, block_size, hidden_BQD.shape[-1])
     chunked: Any = _ChunkedCrossEntropy.apply

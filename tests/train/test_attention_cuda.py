@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
 from torch.autograd import backward
 
 from tests.train.conftest import keys
-from train.anchors import Anchors, BlockInputs, sample_anchors
+from train.anchors import Anchors, sample_anchors
 from train.attention import DenseMask, FusedMask, MaskedAttention, num_compiled_graphs
 from train.drafter import Drafter
 from train.drafter_config import DrafterConfig
-from train.loss import decayed_cross_entropy
+from train.objective import Objective, Rows, draft_loss
 from train.sizes import dense_attention_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor
+    from transformers import Cache
+
+    from train.frozen_target import TargetStates
+    from train.loss import LossSums
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -108,35 +112,51 @@ def test_scores_are_never_held() -> None:
     assert peak_bytes < scores_bytes / 8
 
 
-def trained_step(drafter: Drafter, *, num_context: int, head: Tensor) -> float:
-    """Run forward, loss and backward of one row; return the loss."""
-    config = drafter.config
-    anchors = some_anchors(num_context, num_anchors=64)
-    noise = torch.randn(1, 64 * config.block_size, config.hidden_size, device="cuda")
-    states = torch.randn(1, num_context, config.target_hidden_size, device="cuda")
-    hidden = drafter(
-        noise.bfloat16(),
-        target_hidden_BCF=states.bfloat16(),
-        positions_BT=torch.arange(num_context + noise.shape[1], device="cuda")[None],
-        attend=FusedMask()(
-            anchors, num_context=num_context, block_size=config.block_size, num_heads=HEADS
-        ),
-    )
-    labels = torch.randint(0, len(head), (1, 64, config.block_size), device="cuda")
-    has_label = anchors.keep_BN[..., None].repeat(1, 1, config.block_size)
-    has_label[..., 0] = False
-    sums = decayed_cross_entropy(
-        hidden,
-        head=lambda x: x @ head.T,
-        inputs=BlockInputs(labels, labels, labels, has_label),
-        gamma=4.0,
-    )
-    backward(sums.numerator / sums.denominator)
-    return sums.loss
+class StandIn:
+    """A target of one table, in bfloat16 on the device."""
+
+    def __init__(self, config: DrafterConfig) -> None:
+        shape = (config.vocab_size, config.hidden_size)
+        self.table_VD = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+        self.device = self.table_VD.device
+
+    def embed(self, ids_BT: Tensor) -> Tensor:
+        return self.table_VD[ids_BT]
+
+    def logits(self, final_D: Tensor) -> Tensor:
+        return final_D @ self.table_VD.T / 8
+
+    def states(self, ids_BT: Tensor, *, cache: Cache | None = None) -> TargetStates:
+        raise NotImplementedError
 
 
-@pytest.mark.parametrize("checkpoint_layers", [False, True])
-def test_no_recompilation_over_mixed_lengths(checkpoint_layers: bool) -> None:
+class Run(NamedTuple):
+    """What a training step needs."""
+
+    drafter: Drafter
+    target: StandIn
+    objective: Objective
+
+    def rows(self, num_tokens: int) -> Rows:
+        config = self.drafter.config
+        return Rows(
+            ids_BS=torch.randint(0, config.vocab_size, (1, num_tokens), device="cuda"),
+            loss_mask_BS=(torch.arange(num_tokens, device="cuda") >= 9)[None],
+            keys_BS=keys(1, num_tokens).cuda(),
+            target_hidden_BSF=torch.randn(
+                (1, num_tokens, config.target_hidden_size), device="cuda", dtype=torch.bfloat16
+            ),
+        )
+
+    def step(self, rows: Rows) -> LossSums:
+        sums = draft_loss(self.drafter, target=self.target, rows=rows, objective=self.objective)
+        backward(sums.numerator / sums.denominator)
+        return sums.detach()
+
+
+@pytest.fixture(params=[False, True], ids=["kept", "checkpointed"])
+def small_run(request: pytest.FixtureRequest) -> Run:
+    """A drafter of two layers, in float32 under bfloat16 inputs as in every run on a GPU."""
     config = DrafterConfig(
         hidden_size=HEADS * HEAD_DIM,
         num_layers=2,
@@ -150,13 +170,27 @@ def test_no_recompilation_over_mixed_lengths(checkpoint_layers: bool) -> None:
         target_layer_ids=(1, 3),
         num_target_layers=6,
     )
-    drafter = Drafter(config, checkpoint_layers=checkpoint_layers).cuda()
-    head = torch.randn(1000, config.hidden_size, device="cuda", dtype=torch.bfloat16)
-    buckets = (256, 512, 1024)
-    for num_context in buckets:
-        trained_step(drafter, num_context=num_context, head=head)
+    objective = Objective(num_anchors=64, gamma=4.0, attention=FusedMask())
+    drafter = Drafter(config, checkpoint_layers=request.param).cuda()
+    return Run(drafter, StandIn(config), objective)
+
+
+def test_no_recompilation_over_mixed_lengths(small_run: Run) -> None:
+    rows = [small_run.rows(num_tokens) for num_tokens in (256, 512, 1024)]
+    for one in rows:
+        small_run.step(one)
     warm = num_compiled_graphs()
     for step in range(50):
-        loss = trained_step(drafter, num_context=buckets[step % len(buckets)], head=head)
-        assert 0 < loss < 100
+        assert 0 < small_run.step(rows[step % len(rows)]).loss < 100
     assert num_compiled_graphs() == warm
+
+
+def test_a_step_never_waits_for_the_device(small_run: Run) -> None:
+    rows = small_run.rows(256)
+    small_run.step(rows)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        small_run.step(rows)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

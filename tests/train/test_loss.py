@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.train.conftest import TinyTarget
     from train.drafter import Drafter
 
+CPU = torch.device("cpu")
 OBJECTIVE = Objective(num_anchors=6, gamma=4.0, attention=DenseMask())
 
 
@@ -65,7 +66,7 @@ def gradient_of(value: Tensor, drawn: Drawn) -> Tensor:
 
 @pytest.mark.parametrize(("block_size", "gamma"), [(16, 7.0), (10, 5.0), (8, 4.0)])
 def test_weights_decay_from_the_first_drafted_slot(block_size: int, gamma: float) -> None:
-    weights = slot_weights(block_size, gamma=gamma).tolist()
+    weights = slot_weights(block_size, gamma=gamma, device=CPU).tolist()
     assert weights[0] == 0
     assert weights[1:] == pytest.approx([math.exp(-k / gamma) for k in range(block_size - 1)])
 
@@ -105,7 +106,7 @@ def test_value_and_gradient_are_those_of_all_logits_at_once(drawn: Drawn) -> Non
     entropy = functional.cross_entropy(
         logits.flatten(0, 1), drawn.inputs.labels_BNK.flatten(), reduction="none"
     )
-    weights = (slot_weights(4, gamma=2.0) * drawn.inputs.has_label_BNK).flatten()
+    weights = (slot_weights(4, gamma=2.0, device=CPU) * drawn.inputs.has_label_BNK).flatten()
     numerator = (entropy * weights).sum()
     torch.testing.assert_close(sums.numerator, numerator)
     torch.testing.assert_close(sums.denominator, weights.sum())
