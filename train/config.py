@@ -1,0 +1,262 @@
+"""The run file: every setting that can change a training's result, validated without torch.
+
+A run file is TOML. Unknown keys are refused, and all problems of a file are reported at once, each
+with its dotted key, what was found and what is wanted. `check_inputs` then looks at the files that
+a run names. Neither imports torch, so that a launcher can refuse a bad file in milliseconds.
+
+Relative paths in a run file start at the folder of the run file.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from train.settings import ConfigError, problems_of
+
+PACKAGE_PREFIX = "package:"
+
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+TokenId = Annotated[int, msgspec.Meta(ge=0)]
+Bytes = Annotated[int, msgspec.Meta(ge=0)]
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Beta = Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)]
+
+
+class TargetConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The frozen language model whose tokens the drafter must predict."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1)]
+    """A model folder, a `.gguf` file, a hub id, or `package:NAME/FILE` for a file inside an
+    installed package of the environment that runs the training."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Element type of weights and states; auto is float32 on CPU and bfloat16 on CUDA."""
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    """Attention implementation of the target in transformers."""
+    layer_ids: tuple[TokenId, ...] | None = None
+    """Decoder layers whose outputs the drafter reads, 0-based; unset spreads `draft.num_layers`
+    of them from the second layer to the third from last."""
+    eos_token_id: TokenId | None = None
+    """Token id that ends a turn; unset takes the tokenizer's."""
+
+
+class DraftConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The drafter; head counts, width and RoPE follow from the target."""
+
+    mask_token_id: TokenId
+    """Token id that stands for "to be predicted"; an embedding row that real text never uses."""
+    num_layers: PositiveInt = 5
+    """Decoder layers."""
+    block_size: Annotated[int, msgspec.Meta(ge=2, le=128)] = 16
+    """Tokens in a block, the known first one included."""
+    init: Literal["random", "target"] = "random"
+    """Where layer weights start: normal noise, or copies of the target's last layers."""
+
+
+class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """JSONL conversations; the assistant turns should be the target's own words."""
+
+    train: Annotated[str, msgspec.Meta(min_length=1)]
+    """File of the conversations to train on."""
+    held_out: Annotated[str, msgspec.Meta(min_length=1)]
+    """File of the conversations kept for evaluation; shares no prompt with `train`."""
+    max_length: Annotated[int, msgspec.Meta(ge=8)] = 3072
+    """Tokens of a conversation that are kept."""
+    buckets: tuple[PositiveInt, ...] = (512, 1024, 2048, 3072)
+    """Tokens: rows are padded to the smallest of these lengths that holds them."""
+    min_supervised: PositiveInt | None = None
+    """Tokens: rows with fewer assistant tokens are dropped; unset is twice the block size."""
+    max_rows: PositiveInt | None = None
+    """Conversations taken from the start of `train`; unset takes all."""
+
+
+class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Optimisation."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train; auto takes a CUDA device when torch sees one."""
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 42
+    """Seeds the initial weights, the epoch order and the anchors."""
+    epochs: PositiveInt = 6
+    """Passes over the training conversations."""
+    max_steps: PositiveInt | None = None
+    """Optimizer steps after which to stop although epochs are left; unset runs all epochs."""
+    peak_lr: Annotated[float, msgspec.Meta(gt=0.0)] = 6e-4
+    """Learning rate after the warm-up."""
+    final_lr_fraction: Fraction = 0.0
+    """Share of `peak_lr` where the cosine ends."""
+    warmup_fraction: Fraction = 0.04
+    """Share of the optimizer steps in which the learning rate rises from 0."""
+    weight_decay: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    """AdamW weight decay of the matrices."""
+    betas: tuple[Beta, Beta] = (0.9, 0.95)
+    """AdamW decay rates of the two moments."""
+    grad_clip: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
+    """Global gradient norm above which gradients are scaled down."""
+    num_anchors: PositiveInt = 512
+    """Blocks per conversation and pass."""
+    gamma: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
+    """Slots after which the loss weight has fallen to 1/e; unset follows the block size."""
+    micro_batch: PositiveInt = 1
+    """Conversations per forward and backward."""
+    accumulation: PositiveInt = 1
+    """Micro-batches per optimizer step."""
+    objective_chunk_blocks: PositiveInt = 128
+    """Blocks of a row whose logits exist at once."""
+    checkpoint_layers: bool = False
+    """Recompute the drafter's layers in the backward pass instead of keeping their activations."""
+    cache_features_bytes: Bytes = 0
+    """Memory of the training device for the target's states, so that an epoch after the first needs
+    no target; 0 keeps none."""
+
+
+class EvalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is measured before and after the training."""
+
+    num_anchors: PositiveInt = 64
+    """Fixed blocks per held-out conversation for the held-out loss."""
+    num_prompts: PositiveInt = 32
+    """Held-out prompts that are decoded."""
+    max_new_tokens: PositiveInt = 256
+    """Tokens decoded per prompt."""
+    dtype: Literal["target", "float32"] = "target"
+    """Element type of target and drafter when decoding; in bfloat16, verifying a block at once
+    rounds differently from decoding one token, and near ties may flip."""
+
+
+class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Progress."""
+
+    every_steps: PositiveInt = 10
+    """Optimizer steps that a line of metrics sums up."""
+    every_seconds: Annotated[float, msgspec.Meta(gt=0.0)] = 10.0
+    """Seconds between progress lines where stderr is no terminal."""
+
+
+class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One run."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
+    """Names the run folder."""
+    target: TargetConfig
+    draft: DraftConfig
+    data: DataConfig
+    train: TrainSettings = TrainSettings()
+    eval: EvalConfig = EvalConfig()
+    log: LogConfig = LogConfig()
+
+    @property
+    def gamma(self) -> float:
+        """Decay of the loss weights, in slots: 7, 5, 4 for blocks of 16, 10, 8, else 0.45 blocks.
+
+        Source: DFlash, arXiv 2602.06036 v2, for the three values.
+        """
+        published = {16: 7.0, 10: 5.0, 8: 4.0}
+        block_size = self.draft.block_size
+        return self.train.gamma or published.get(block_size, 0.45 * block_size)
+
+    @property
+    def min_supervised(self) -> int:
+        """Fewest assistant tokens of a usable conversation."""
+        return self.data.min_supervised or 2 * self.draft.block_size
+
+
+def load_config(path: Path) -> TrainConfig:
+    """Read and validate a run file; its paths come back absolute.
+
+    Raises:
+        ConfigError: The file is missing, is no TOML, or holds a value that is not allowed; one
+            line for each problem.
+    """
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError([f"{path}: cannot read the run file: {reason}"]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: not valid TOML: {error}"]) from error
+    problems = problems_of(raw, TrainConfig)
+    if not problems:
+        config = msgspec.convert(raw, TrainConfig)
+        problems = cross_field_problems(config)
+        if not problems:
+            return with_absolute_paths(config, path.resolve().parent)
+    raise ConfigError([f"{path}: {problem}" for problem in problems])
+
+
+def cross_field_problems(config: TrainConfig) -> list[str]:
+    """Return one line for each pair of settings that contradict each other."""
+    problems = []
+    buckets = config.data.buckets
+    if not buckets or list(buckets) != sorted(set(buckets)):
+        problems.append(f"data.buckets: found {list(buckets)}, wanted rising lengths")
+    elif buckets[-1] < config.data.max_length:
+        problems.append(
+            f"data.buckets: the largest is {buckets[-1]}, wanted at least data.max_length"
+            f" ({config.data.max_length})"
+        )
+    layer_ids = config.target.layer_ids
+    if layer_ids is not None and (not layer_ids or list(layer_ids) != sorted(set(layer_ids))):
+        problems.append(f"target.layer_ids: found {list(layer_ids)}, wanted rising layer numbers")
+    problems += [
+        f"{key}: found {value}, wanted a finite number"
+        for key, value in (
+            ("train.peak_lr", config.train.peak_lr),
+            ("train.grad_clip", config.train.grad_clip),
+            ("train.gamma", config.gamma),
+            ("train.weight_decay", config.train.weight_decay),
+        )
+        if not math.isfinite(value)
+    ]
+    return problems
+
+
+def with_absolute_paths(config: TrainConfig, folder: Path) -> TrainConfig:
+    """Return the config with data files, and a target that is a local path, taken from `folder`."""
+    data = msgspec.structs.replace(
+        config.data,
+        train=str(folder / config.data.train),
+        held_out=str(folder / config.data.held_out),
+    )
+    target = config.target
+    if is_local_path(target.path) or (folder / target.path).exists():
+        target = msgspec.structs.replace(target, path=str(folder / target.path))
+    return msgspec.structs.replace(config, data=data, target=target)
+
+
+def is_local_path(target_path: str) -> bool:
+    """Return whether a target is written as a path and not as a hub id or package file."""
+    if target_path.startswith(PACKAGE_PREFIX):
+        return False
+    return target_path.startswith((".", "/", "~")) or target_path.endswith(".gguf")
+
+
+def check_inputs(config: TrainConfig) -> None:
+    """Check that the files a loaded config names exist.
+
+    A `package:` target is not looked up: it lies in the environment that will run the training,
+    which is not always this one.
+
+    Raises:
+        ConfigError: One line for each missing file, with its key and path.
+    """
+    problems = [
+        f"data.{key}: no file at {path}"
+        for key, path in (("train", config.data.train), ("held_out", config.data.held_out))
+        if not Path(path).is_file()
+    ]
+    target = config.target.path
+    if is_local_path(target) and not Path(target).expanduser().exists():
+        problems.append(f"target.path: nothing at {target}")
+    if problems:
+        raise ConfigError(problems)
+
+
+def to_builtins(config: TrainConfig) -> dict[str, Any]:
+    """Return the config as JSON-able values, every default written out."""
+    builtins: dict[str, Any] = msgspec.to_builtins(config)
+    return builtins
