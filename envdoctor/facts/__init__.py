@@ -34,6 +34,16 @@ from envdoctor.facts.libraries import (
     SharedObjectsFact,
     TorchBuildFact,
 )
+from envdoctor.facts.loader import (
+    FoundLibrary,
+    LoadedObject,
+    LoaderCacheFact,
+    LoaderConfigFact,
+    LoaderFact,
+    Shadow,
+    Unmet,
+    Via,
+)
 from envdoctor.facts.machine import (
     ContainerFact,
     CudaStartFact,
@@ -97,6 +107,7 @@ __all__ = [
     "ExtensionsFact",
     "Fact",
     "FactSet",
+    "FoundLibrary",
     "Gpu",
     "GpuProcess",
     "HostFact",
@@ -106,6 +117,10 @@ __all__ = [
     "KernelLogFact",
     "Launcher",
     "LimitsFact",
+    "LoadedObject",
+    "LoaderCacheFact",
+    "LoaderConfigFact",
+    "LoaderFact",
     "LogRecordsFact",
     "MigDevice",
     "ModuleCopy",
@@ -123,6 +138,7 @@ __all__ = [
     "RecordsFact",
     "RunRecord",
     "ServicesFact",
+    "Shadow",
     "SharedObject",
     "SharedObjectsFact",
     "StartupFile",
@@ -130,7 +146,9 @@ __all__ = [
     "SuppressionsFact",
     "TorchBuildFact",
     "Unavailable",
+    "Unmet",
     "UserFact",
     "VariablesFact",
     "VenvFact",
+    "Via",
 ]

@@ -20,6 +20,9 @@ from envdoctor.facts import (
     InterpreterFact,
     KernelLogFact,
     LimitsFact,
+    LoaderCacheFact,
+    LoaderConfigFact,
+    LoaderFact,
     LogRecordsFact,
     NcclFilesFact,
     NetworkFact,
@@ -46,6 +49,8 @@ from envdoctor.probes.extensions import read_extensions
 from envdoctor.probes.host import read_host
 from envdoctor.probes.imports import read_import_path
 from envdoctor.probes.interpreter import read_interpreter
+from envdoctor.probes.ld_so import read_loader_cache, read_loader_config
+from envdoctor.probes.loader import read_loader
 from envdoctor.probes.network import read_nccl_files, read_network
 from envdoctor.probes.nvidia import read_nvidia
 from envdoctor.probes.record import read_records
@@ -74,6 +79,9 @@ PROBES: tuple[Probe, ...] = (
     (RecordsFact, read_records),
     (SharedObjectsFact, read_shared_objects),
     (TorchBuildFact, read_torch_build),
+    (LoaderConfigFact, read_loader_config),
+    (LoaderCacheFact, read_loader_cache),
+    (LoaderFact, read_loader),
     (NvidiaFact, read_nvidia),
     (CudaStartFact, read_cuda_start),
     (ServicesFact, read_services),

@@ -1,0 +1,196 @@
+"""Read what the dynamic linker would do for torch and for packages built against it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from envdoctor.facts import (
+    DistributionsFact,
+    FactSet,
+    FoundLibrary,
+    HostFact,
+    InterpreterFact,
+    LoadedObject,
+    LoaderCacheFact,
+    LoaderConfigFact,
+    LoaderFact,
+    TorchBuildFact,
+    Unmet,
+    VariablesFact,
+)
+from envdoctor.probes.compiled_modules import (
+    compiled_modules,
+    is_built_against_torch,
+    is_python_module,
+)
+from envdoctor.probes.cudnn import open_parts
+from envdoctor.probes.files import is_folder
+from envdoctor.probes.ld_so import default_folders
+from envdoctor.probes.library_files import LibraryFile, LibraryFiles
+from envdoctor.probes.library_symbols import (
+    shadows,
+    unmet_by_shadow,
+    unmet_torch_symbols,
+    unmet_versions,
+)
+from envdoctor.probes.linker import Hit, Linker, Mapped, SearchPath
+from envdoctor.probes.torch_import import import_torch, start_python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from envdoctor.probes.subject import Subject
+
+_DRIVER = "libcuda.so.1"
+_RUNTIMES = ("libcudart.so.12", "libcudart.so.13")
+"""What cudnn-frontend asks for. Source: its cudnn_frontend_shim.h, `load_cudart_so`, 1.19."""
+
+
+def read_loader(subject: Subject, facts: FactSet) -> LoaderFact:
+    """Simulate `import torch`, then what runs later, then the packages built against torch."""
+    torch = facts.need(TorchBuildFact)
+    if torch.path is None:
+        return LoaderFact()
+    files = LibraryFiles(subject, facts.need(HostFact).machine)
+    sites = facts.need(InterpreterFact).site_packages
+    shipped = tuple(_shipped(files, sites, torch.path))
+    linker = Linker(files, _search_path(subject, facts, files))
+    start_python(linker, facts)
+    import_torch(linker, torch, sites)
+    cudnn = open_parts(linker)
+    unmet = [*_open_extensions(linker, facts.need(DistributionsFact)), *_unmet_versions(linker)]
+    shadowing = tuple(shadows(linker, dict(reversed(shipped)), sites))
+    for shadow in shadowing:
+        unmet += unmet_by_shadow(linker, files, shadow)
+    return LoaderFact(
+        objects=tuple(map(_as_fact, linker.objects)),
+        shipped=shipped,
+        shadows=shadowing,
+        unmet=tuple(unmet),
+        cudnn=cudnn,
+        drivers=tuple(_drivers(linker, facts.need(LoaderConfigFact))),
+        runtimes=tuple(_runtimes(linker)),
+        private_libstdcxx=tuple(_private_libstdcxx(files, facts, unmet)),
+    )
+
+
+def _search_path(subject: Subject, facts: FactSet, files: LibraryFiles) -> SearchPath:
+    interpreter = facts.need(InterpreterFact)
+    program = files.program(interpreter.python) if interpreter.python else None
+    # conda's interpreters find the libraries of their environment by an RPATH
+    is_conda = is_folder(subject.locate(f"{interpreter.prefix}/conda-meta"))
+    stand_in = (f"{interpreter.prefix}/lib",) if is_conda and program is None else ()
+    library_path = facts.need(VariablesFact).get("LD_LIBRARY_PATH") or ""
+    return SearchPath(
+        library_path=tuple(filter(None, re.split("[:;]", library_path))),
+        cache=dict(facts.need(LoaderCacheFact).entries),
+        defaults=default_folders(facts.need(HostFact).machine),
+        program=program,
+        program_rpath=stand_in,
+        named_by=dict(reversed(facts.need(LoaderConfigFact).folders)),
+    )
+
+
+def _shipped(files: LibraryFiles, sites: tuple[str, ...], torch: str) -> Iterator[tuple[str, str]]:
+    """Yield name and path of the libraries that torch and NVIDIA's packages ship."""
+    folders = [f"{torch}/lib"]
+    for site in sites:
+        parts = sorted(files.names(f"{site}/nvidia"))
+        folders += [f"{site}/nvidia/{part}/lib" for part in parts if "." not in part]
+    for folder in folders:
+        for name in sorted(files.names(folder)):
+            if name.startswith("lib") and ".so" in name:
+                yield name, f"{folder}/{name}"
+
+
+def _open_extensions(linker: Linker, installed: DistributionsFact) -> Iterator[Unmet]:
+    """Open every module built against torch; of others only hold the version nodes."""
+    torch = [item.file for item in linker.objects if item.distribution in ("", "torch")]
+    loaded = {item.file.path for item in linker.objects}
+    for distribution, file in compiled_modules(installed, linker.files):
+        if file.path in loaded or file.header is None:
+            continue
+        if is_built_against_torch(file):
+            mark = linker.mark()
+            linker.open(file.path, distribution=distribution)
+            scope = [item.file for item in linker.objects[mark:]] + torch
+            if unmet := unmet_torch_symbols(file, distribution, scope):
+                yield unmet
+        elif is_python_module(file):
+            providers = {name: _provider(linker, name, file) for name in file.versions.needed}
+            yield from unmet_versions(file, distribution, providers)
+
+
+def _provider(linker: Linker, name: str, file: LibraryFile) -> LibraryFile | None:
+    """Return what a module that is imported by itself would take for a library."""
+    asker = Mapped(file, FoundLibrary(name="", path=file.path))
+    hit = next(linker.search(name, asker), None)
+    loaded = linker.loaded(name)
+    if hit and hit[1] in ("RPATH", "RUNPATH"):
+        return hit[0]
+    return loaded.file if loaded else hit and hit[0]
+
+
+def _unmet_versions(linker: Linker) -> Iterator[Unmet]:
+    for item in linker.objects:
+        providers = {name: target.file for name, target in item.needs if target}
+        yield from unmet_versions(item.file, item.distribution, providers)
+
+
+def _drivers(linker: Linker, config: LoaderConfigFact) -> Iterator[FoundLibrary]:
+    """Yield every driver library that a search by name passes, and those that it hides."""
+    seen: set[tuple[int, int] | None] = set()
+    if loaded := linker.loaded(_DRIVER):
+        seen.add(loaded.file.header.identity if loaded.file.header else None)
+        yield loaded.found
+    hits = list(linker.search(_DRIVER, None))
+    named: list[Hit] = [
+        (file, "ld.so.cache", source)
+        for folder, source in config.folders
+        if (file := linker.files.in_folder(folder, _DRIVER))
+    ]
+    first = [hit for hit in hits if hit[1] != "default"]
+    last = [hit for hit in hits if hit[1] == "default"]
+    for file, via, source in (*first, *named, *last):
+        identity = file.header.identity if file.header else None
+        if identity not in seen:
+            seen.add(identity)
+            yield FoundLibrary(
+                name=_DRIVER, path=file.path, via=via, source=source, target=file.target
+            )
+
+
+def _runtimes(linker: Linker) -> Iterator[FoundLibrary]:
+    for name in _RUNTIMES:
+        if loaded := linker.loaded(name):
+            yield loaded.found
+        elif hit := next(linker.search(name, None), None):
+            file, via, source = hit
+            yield FoundLibrary(
+                name=name, path=file.path, via=via, source=source, target=file.target
+            )
+
+
+def _private_libstdcxx(files: LibraryFiles, facts: FactSet, unmet: list[Unmet]) -> Iterator[str]:
+    """Yield files of the interpreter's own prefix that define what the loaded libstdc++ lacks."""
+    wanted = {node for item in unmet if item.name == "libstdc++.so.6" for node in item.versions}
+    if not wanted:
+        return
+    prefixes = (facts.need(InterpreterFact).prefix, facts.need(VariablesFact).get("CONDA_PREFIX"))
+    for prefix in dict.fromkeys(filter(None, prefixes)):
+        for name in sorted(files.names(f"{prefix}/lib")):
+            file = files.at(f"{prefix}/lib/{name}") if name.startswith("libstdc++.so.6") else None
+            if file and wanted <= file.versions.defined:
+                yield file.path
+
+
+def _as_fact(item: Mapped) -> LoadedObject:
+    return LoadedObject(
+        found=item.found,
+        soname=item.file.header.soname if item.file.header else "",
+        needed_by=item.by.file.path if item.by else "",
+        distribution=item.distribution,
+        needs=tuple((name, target.file.path if target else "") for name, target in item.needs),
+        error=item.file.error,
+    )
