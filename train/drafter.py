@@ -269,7 +269,8 @@ class Drafter(nn.Module):
                 )
                 if self.checkpoint_layers and torch.is_grad_enabled():
                     # Reentrant would compile attention twice, the second time in the backward pass.
-                    x_BQD = checkpoint(run, x_BQD, use_reentrant=False)
+                    # There is no dropout, so no random state is worth saving.
+                    x_BQD = checkpoint(run, x_BQD, use_reentrant=False, preserve_rng_state=False)
                 else:
                     x_BQD = run(x_BQD)
             out_BQD: Tensor = self.norm(x_BQD)
