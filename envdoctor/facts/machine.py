@@ -166,14 +166,14 @@ class CudaStartFact(Fact):
     """What CUDA answered when it was started, which only a probe or a snapshot can tell.
 
     Args:
-        code: Result of `cuInit`; 0 is success.
+        code: Result of `cuInit`; 0 is success, None if nobody started it.
         name: The name that CUDA gives it.
         num_devices: GPUs that it lists.
         runtime_code: Result of the first call into the runtime, such as 35.
         runtime_name: The name that CUDA gives it.
     """
 
-    code: int
+    code: int | None = None
     name: str = ""
     num_devices: int = 0
     runtime_code: int = 0

@@ -49,9 +49,12 @@ class PtxasFact(Fact):
 
     Args:
         tools: In the order in which Triton looks: variables first.
+        spare: Others on the machine that a variable could name; looked for only where there is a
+            GPU of compute capability 10.0 or later.
     """
 
     tools: tuple[Ptxas, ...] = ()
+    spare: tuple[Ptxas, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,12 @@ _PREFIXES = (
     "CONDA_", "CUDA_", "CUDNN_", "FLASHINFER_", "GLOO_", "LD_", "NCCL_", "NVIDIA_", "NVSHMEM_",
     "OMP_", "PYTHON", "PYTORCH_", "TORCH", "TRITON_", "UCX_",
 )  # fmt: skip
-_EXACTLY = frozenset({"HOME", "PATH", "TMPDIR", "USER", "VIRTUAL_ENV", "XDG_CACHE_HOME"})
+_EXACTLY = frozenset(
+    {
+        "CC", "CXX", "HOME", "LNAME", "LOGNAME", "PATH", "TMPDIR", "TP_SOCKET_IFNAME", "USER",
+        "USERNAME", "VIRTUAL_ENV", "XDG_CACHE_HOME",
+    }
+)  # fmt: skip
 
 
 def read_variables(subject: Subject, facts: FactSet) -> VariablesFact:

@@ -4,6 +4,7 @@ import pytest
 
 from envdoctor.checks import BUILTIN_CHECKS
 from envdoctor.facts import (
+    ContainerFact,
     Distribution,
     DistributionsFact,
     Fact,
@@ -44,6 +45,7 @@ def outcome(check: str, *facts: Fact) -> Outcome:
             site_packages=(),
         ),
         DistributionsFact(distributions=()),
+        ContainerFact(),
         PolicyFact(),
     ]
     findings = run(BUILTIN_CHECKS, FactSet([*base, *facts]))

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from envdoctor.facts import CudaStartFact, GpuProcess, KernelLogFact, ServicesFact
+from envdoctor.verdict import Ok, Problem, Severity, Skipped
+from tests.machines import GIB, gpu, nvidia, outcomes, problem, severity, variables
+
+FABRIC = "gpu-fabric-not-ready"
+DOWN = ServicesFact(states=(("nvidia-fabricmanager", "inactive"),))
+UP = ServicesFact(states=(("nvidia-fabricmanager", "active=true"),))
+READY = nvidia(gpu(fabric="completed"), gpu(1, fabric="completed"))
+WAITING = nvidia(gpu(fabric="in_progress"), gpu(1, fabric="completed"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param([WAITING], Severity.ERROR, id="waiting"),
+        pytest.param([nvidia(gpu(fabric="not_started")), DOWN], Severity.ERROR, id="not-started"),
+        pytest.param([WAITING, CudaStartFact(code=0)], Ok, id="waiting-but-cuda-starts"),
+        pytest.param([READY, CudaStartFact(code=802)], Severity.ERROR, id="cuda-says-802"),
+        pytest.param([READY, DOWN], Severity.WARNING, id="set-up-but-the-service-is-gone"),
+        pytest.param([READY, UP], Ok, id="ready"),
+        pytest.param([nvidia(gpu(fabric="not_supported")), DOWN], Ok, id="no-fabric"),
+        pytest.param([nvidia(gpu(fabric="")), DOWN], Ok, id="unknown-fabric"),
+        pytest.param([nvidia(gpus=())], Skipped, id="no-gpu"),
+    ],
+)
+def test_gpu_fabric_not_ready(facts: list[object], expected: object) -> None:
+    assert severity(FABRIC, *facts) == expected  # type: ignore[arg-type]
+
+
+def test_fabric_manager_is_for_the_admin() -> None:
+    found = problem(FABRIC, WAITING, DOWN)
+    assert found.owner == "admin"
+    assert found.remedy.kind == "admin-start-service"
+    assert found.culprit == "nvidia-fabricmanager"
+
+
+def held(*, used: int, is_orphan: bool) -> Problem:
+    process = GpuProcess(pid=4711, name="python", memory_bytes=used, is_orphan=is_orphan)
+    fact = nvidia(gpu(memory_used_bytes=used, processes=(process,)))
+    return problem("gpu-memory-held", fact)
+
+
+def test_memory_of_a_run_that_goes_on_is_a_note_without_a_kill() -> None:
+    found = held(used=100 * GIB, is_orphan=False)
+    assert found.severity is Severity.INFO
+    assert "4711" in found.message
+    assert found.remedy.commands == ()
+
+
+def test_much_memory_of_a_left_over_process_is_a_warning() -> None:
+    found = held(used=100 * GIB, is_orphan=True)
+    assert found.severity is Severity.WARNING
+    assert found.remedy.commands == ("kill 4711",)
+
+
+def test_little_memory_of_a_left_over_process_is_a_note() -> None:
+    assert held(used=GIB, is_orphan=True).severity is Severity.INFO
+
+
+def test_memory_of_a_gpu_that_is_hidden_does_not_matter() -> None:
+    process = GpuProcess(pid=1)
+    fact = nvidia(gpu(processes=(process,)), gpu(1))
+    hidden = variables(CUDA_VISIBLE_DEVICES="1")
+    assert severity("gpu-memory-held", fact, hidden) is Ok
+
+
+def test_hardware_failures_in_the_kernel_log_each_once() -> None:
+    lines = (
+        "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', GPU has fallen off the bus.",
+        "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', GPU has fallen off the bus.",
+        "NVRM: Xid (PCI:0000:3d:00): 31, pid=5, name=python, MMU Fault: a program's own",
+    )
+    (found,) = outcomes("gpu-fault-in-kernel-log", KernelLogFact(lines=lines))
+    assert isinstance(found, Problem)
+    assert found.culprit == "GPU at PCI:0000:1b:00"
+    assert (found.severity, found.remedy.kind) == (Severity.WARNING, "reboot")
+
+
+def test_program_faults_in_the_kernel_log_are_no_finding() -> None:
+    log = KernelLogFact(lines=("NVRM: Xid (PCI:0000:3d:00): 13, Graphics Exception",))
+    assert severity("gpu-fault-in-kernel-log", log) is Ok
