@@ -21,6 +21,7 @@ from envdoctor.filesystem import is_network
 from envdoctor.install import install, require_room
 from envdoctor.receipt import Receipt, UvRecord
 from envdoctor.resolve import resolve
+from envdoctor.shell import stoppable
 from envdoctor.sources import gather
 from envdoctor.store import Store
 from envdoctor.talk import Stages
@@ -96,7 +97,7 @@ def build(request: BuildRequest, *, settings: Settings, talk: Talk) -> Built:
     stages = Stages(talk)
     place = Store(settings.home, request.profile.name)
     store.make_folders(place)
-    with _umask(0o022), held(place.lock_file, what=f"profile {request.profile.name}"):
+    with stoppable(), _umask(0o022), held(place.lock_file, what=f"profile {request.profile.name}"):
         for name in store.clean(place):
             stages.note(f"threw away what an unfinished build left: {name}")
         try:

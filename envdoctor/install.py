@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor import pylock, uv_failures
 from envdoctor.filesystem import GIGABYTE, require_space, tree_bytes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from envdoctor.profile import Profile
     from envdoctor.pylock import Lock
+    from envdoctor.talk import Stages
     from envdoctor.workshop import Workshop
 
 _TIMEOUT_SECONDS = 4 * 3600
@@ -54,12 +54,40 @@ def install(lock: Lock, profile: Profile, shop: Workshop) -> Path:
     return env
 
 
-def _uv(shop: Workshop, *arguments: str, prefix: Path | None = None) -> None:
-    def tell(line: str) -> None:
-        if _NEWS.match(line):
-            shop.stages.tool(line)
+class _Progress:
+    """Hands on what is worth telling of uv's words, and how much it has written while it is silent.
 
+    Args:
+        stages: Takes it.
+    """
+
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages
+        self._last = ""
+
+    def line(self, text: str, /) -> None:
+        if _NEWS.match(text):
+            self._last = text.strip()
+            self._stages.tool(self._last)
+
+    def waiting(self, pid: int, /) -> None:
+        if written := written_bytes(pid):
+            self._stages.tool(f"{self._last}; {written / GIGABYTE:.2f} GB written")
+
+
+def written_bytes(pid: int) -> int:
+    """Return how many bytes a process has written; 0 if the kernel does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/io").read_text().split()
+        return int(fields[fields.index("wchar:") + 1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _uv(shop: Workshop, *arguments: str, prefix: Path | None = None) -> None:
     python = str(prefix) if prefix else shop.interpreter.path
-    done = shop.run_uv([*arguments, "--python", python], timeout=_TIMEOUT_SECONDS, on_line=tell)
+    done = shop.run_uv(
+        [*arguments, "--python", python], timeout=_TIMEOUT_SECONDS, watch=_Progress(shop.stages)
+    )
     if done.returncode != 0:
         raise uv_failures.meaning(done.stderr)

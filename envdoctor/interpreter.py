@@ -120,8 +120,14 @@ def _ask(path: Path, variables: Mapping[str, str]) -> Interpreter:
     argv = [str(path), "-I", "-S", "-c", _ASK]
     try:
         done = shell.run(argv, env=variables, timeout=_TIMEOUT_SECONDS)
+    except TimeoutError as error:
+        raise ToolError(str(error), reference="python-does-not-run") from error
+    try:
         return msgspec.convert(json.loads(done.stdout), Interpreter)
-    except (TimeoutError, ValueError, msgspec.MsgspecError) as error:
+    except (ValueError, msgspec.MsgspecError) as error:
+        said = (done.stderr or done.stdout).strip().splitlines()
         raise ToolError(
-            f"{path} does not answer like a Python: {error}", reference="python-does-not-run"
+            f"{path} does not answer like a Python: {said[0] if said else 'it said nothing'}",
+            reference="python-does-not-run",
+            hint="give another with --python PATH",
         ) from error

@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 from envdoctor.errors import ToolError
 from envdoctor.urls import mask
@@ -42,6 +42,16 @@ except OSError as error:
 """
 
 
+class Watch(Protocol):
+    """Whoever wants to know how a program gets on."""
+
+    def line(self, text: str, /) -> None:
+        """Take a line of its standard error."""
+
+    def waiting(self, pid: int, /) -> None:
+        """Take note that it has said nothing for a moment."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
     """How a process ended; a negative code is the signal that ended it."""
@@ -59,7 +69,7 @@ def run(
     timeout: float,
     cwd: Path | None = None,
     log: IO[str] | None = None,
-    on_line: Callable[[str], None] | None = None,
+    watch: Watch | None = None,
 ) -> Completed:
     """Run a program to its end and return what it wrote.
 
@@ -73,7 +83,7 @@ def run(
         timeout: Seconds after which it is ended.
         cwd: Folder to run in.
         log: Stream that takes its command line and output as they come, without credentials.
-        on_line: Called with each line of its standard error as it comes.
+        watch: Told of each line of its standard error, and of its waiting.
 
     Raises:
         ToolError: There is no such program.
@@ -81,11 +91,11 @@ def run(
     """
     write = _writer(log)
     write(f"$ {shlex.join(argv)}")
-    sinks = [write, on_line] if on_line else [write]
+    sinks = [write, watch.line] if watch else [write]
     start = time.monotonic()
     process = _start(argv, env=env, cwd=cwd, death_signal=signal.SIGKILL, output=subprocess.PIPE)
     try:
-        output = _read(process, deadline=start + timeout, sinks=sinks)
+        output = _read(process, deadline=start + timeout, sinks=sinks, watch=watch)
     except BaseException as error:
         _end(process)
         if isinstance(error, TimeoutError):
@@ -152,7 +162,11 @@ def _start(
 
 
 def _read(
-    process: subprocess.Popen[bytes], *, deadline: float, sinks: Sequence[Callable[[str], None]]
+    process: subprocess.Popen[bytes],
+    *,
+    deadline: float,
+    sinks: Sequence[Callable[[str], None]],
+    watch: Watch | None,
 ) -> dict[str, bytearray]:
     output = {"stdout": bytearray(), "stderr": bytearray()}
     told = 0
@@ -165,6 +179,8 @@ def _read(
             ready = selector.select(_POLL_SECONDS)
             if not ready and process.poll() is not None:
                 break  # a grandchild holds the pipe open
+            if not ready and watch:
+                watch.waiting(process.pid)
             for key, _ in ready:
                 chunk = os.read(key.fd, 65536)
                 output[key.data] += chunk
@@ -208,6 +224,21 @@ def _close(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdout, process.stderr):
         if stream:
             stream.close()
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP stop the work as Ctrl-C does, so that it can tidy up."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -143,7 +143,7 @@ def clean(store: Store) -> list[str]:
         for name in store.generations()
         if name not in kept and not store.receipt(name).exists()
     ]
-    for path in left:
+    for path in (*left, *_torn_downloads(store)):
         discard(store, path)
     for path in (*store.envs.glob(".*.tmp"), *(store.envs / "receipts").glob(".*.tmp")):
         path.unlink(missing_ok=True)
@@ -207,6 +207,7 @@ def prune(store: Store, keep: int) -> list[str]:
             in_use.append(name)
         else:
             discard(store, store.envs / name)
+            _lease_file(store, name).unlink(missing_ok=True)
     return in_use
 
 
@@ -228,6 +229,17 @@ def new_log(store: Store) -> Path:
     for old in sorted(folder.glob(f"{store.profile}-*.log"))[: -(_KEPT_LOGS - 1)]:
         old.unlink(missing_ok=True)
     return folder / f"{store.profile}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.log"
+
+
+def _torn_downloads(store: Store) -> list[Path]:
+    """Return what killed processes of uv left in its cache; nothing while any uv works there."""
+    try:
+        # The cache's own lock: each uv holds it, shared, as long as it runs.
+        with (store.cache / ".lock").open("r+") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return list(store.cache.glob(".tmp*"))
+    except OSError:
+        return []
 
 
 def _lease_file(store: Store, generation: str) -> Path:

@@ -33,6 +33,9 @@ _KINDS: tuple[tuple[type[EnvdoctorError], str, re.Pattern[str]], ...] = tuple(
     )
 )
 
+_CONFLICT = re.compile(
+    r"no solution found.*?cause:\s+(?:because )?(.+?)(?:\n\s*\n|\Z)", re.IGNORECASE | re.DOTALL
+)
 _MISMATCH = re.compile(
     r"hash mismatch for `([^`]+)`\s+expected:\s+sha256:(\w+)\s+computed:\s+sha256:(\w+)",
     re.IGNORECASE,
@@ -43,7 +46,7 @@ def meaning(stderr: str) -> EnvdoctorError:
     """Return the error that uv's words mean, with the line that tells most."""
     for kind, reference, pattern in _KINDS:
         if pattern.search(stderr):
-            message = _hashes(stderr) or cause(stderr)
+            message = _conflict(stderr) or _hashes(stderr) or cause(stderr)
             return kind(message, reference=reference, hint=_hint(reference))
     return EnvdoctorError(f"uv failed: {cause(stderr)}", reference="uv-failed")
 
@@ -57,6 +60,17 @@ def cause(stderr: str) -> str:
     chosen = [lines[i] for i in dict.fromkeys((starts[0], starts[-1]))]
     return ": ".join(
         re.sub(r"^(error|cause):\s*", "", line, flags=re.IGNORECASE) for line in chosen
+    )
+
+
+def _conflict(stderr: str) -> str:
+    """Return why no set of packages fits, without uv's last words; empty if it is not that."""
+    match = _CONFLICT.search(mask(stderr))
+    told = " ".join(match[1].split()) if match else ""
+    return (
+        told.removesuffix(".")
+        .removesuffix("your requirements are unsatisfiable")
+        .removesuffix(", we can conclude that ")
     )
 
 

@@ -9,11 +9,11 @@ from envdoctor import shell
 from envdoctor.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from envdoctor.interpreter import Interpreter
-    from envdoctor.shell import Completed
+    from envdoctor.shell import Completed, Watch
     from envdoctor.talk import Stages
     from envdoctor.uv import Uv
 
@@ -43,20 +43,20 @@ class Workshop:
         arguments: Sequence[str],
         *,
         timeout: float,
-        on_line: Callable[[str], None] | None = None,
+        watch: Watch | None = None,
     ) -> Completed:
         """Run uv.
 
         Args:
             arguments: All but the program.
             timeout: Seconds.
-            on_line: Called with each line that it writes.
+            watch: Told how it gets on.
 
         Raises:
             SourceError: It did not end in time; it waits for nothing but sources.
         """
         try:
-            return self.run([str(self.uv.path), *arguments], timeout=timeout, on_line=on_line)
+            return self.run([str(self.uv.path), *arguments], timeout=timeout, watch=watch)
         except TimeoutError as error:
             raise SourceError(f"{error}", reference="source-too-slow") from error
 
@@ -65,7 +65,7 @@ class Workshop:
         argv: Sequence[str],
         *,
         timeout: float,
-        on_line: Callable[[str], None] | None = None,
+        watch: Watch | None = None,
     ) -> Completed:
         """Run a program with the build's variables, in its folder."""
         return shell.run(
@@ -74,5 +74,5 @@ class Workshop:
             timeout=timeout,
             cwd=self.staged,
             log=self.log,
-            on_line=on_line,
+            watch=watch,
         )

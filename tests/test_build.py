@@ -204,6 +204,19 @@ def test_forbidden_package_of_a_dependency_is_refused(bench: Bench) -> None:
         bench.build(bench.write(require="gamma==1.0"))
 
 
+def test_constraint_of_pip_that_excludes_torch_is_named(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constraint = bench.folder / "constraints.txt"
+    constraint.write_text("torch<9\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(constraint))
+    text = Path(bench.write()).read_text().replace('pip_config = "ignore"', "")
+    (bench.folder / "tiny.toml").write_text(text)
+    with pytest.raises(NoSolutionError, match=f"constraints hold here: {constraint}") as caught:
+        bench.build(str(bench.folder / "tiny.toml"))
+    assert caught.value.exit_code == ExitCode.NO_SOLUTION
+
+
 def test_excluded_package_is_not_installed(bench: Bench) -> None:
     text = Path(bench.write()).read_text().replace("forbid =", 'exclude = ["beta"]\nforbid =')
     path = bench.folder / "tiny.toml"
@@ -321,12 +334,13 @@ def test_second_build_at_once_is_told_who_holds_the_lock(bench: Bench) -> None:
     assert first.returncode == 0
 
 
-def test_interrupt_leaves_things_clean(bench: Bench) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_leaves_things_clean(bench: Bench, number: signal.Signals) -> None:
     first = bench.build(bench.write())
     make_wheel(bench.wheels, "beta", "2.0", files={"beta.py": "import time; time.sleep(60)\n"})
     process = bench.start(bench.write(more='[check]\nimports = ["beta"]'))
     _wait_for(process, "stage import")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == ExitCode.INTERRUPTED
     assert f"stopped; current is {first.path.name}" in output

@@ -19,6 +19,19 @@ ROOT = Path(__file__).parent.parent
 ENV = dict(os.environ)
 
 
+class Watcher:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.waited = 0
+
+    def line(self, text: str, /) -> None:
+        self.lines.append(text)
+
+    def waiting(self, pid: int, /) -> None:
+        assert is_alive(pid)
+        self.waited += 1
+
+
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
@@ -61,15 +74,36 @@ def test_run_returns_code_and_both_outputs() -> None:
 
 
 def test_run_hands_on_lines_as_they_come_and_logs_without_credentials() -> None:
-    log, lines = io.StringIO(), list[str]()
+    log, watch = io.StringIO(), Watcher()
     code = (
         "import sys; print('a https://u:secret@h/x', file=sys.stderr); print('b', file=sys.stderr)"
     )
-    shell.run(python(code), env=ENV, timeout=20, log=log, on_line=lines.append)
-    assert lines == ["a https://u:secret@h/x", "b"]
+    shell.run(python(code), env=ENV, timeout=20, log=log, watch=watch)
+    assert watch.lines == ["a https://u:secret@h/x", "b"]
     assert log.getvalue().startswith(f"$ {sys.executable} -c ")
     assert log.getvalue().endswith("a https://****@h/x\nb\n")
     assert "secret" not in log.getvalue().splitlines()[-2]
+
+
+def test_run_tells_of_silence() -> None:
+    watch = Watcher()
+    shell.run(python("import time; time.sleep(1.4)"), env=ENV, timeout=20, watch=watch)
+    assert watch.waited >= 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_stoppable_work_tidies_up_after_other_signals_than_an_interrupt(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    call = (
+        "try:\n    with shell.stoppable(): shell.run(argv, env=dict(os.environ), timeout=60)\n"
+        "except KeyboardInterrupt as error:\n    print('clean', error); sys.exit(130)"
+    )
+    driver, child = start_driver(tmp_path, call, "import time; time.sleep(60)")
+    driver.send_signal(number)
+    out, _ = driver.communicate(timeout=20)
+    assert (driver.returncode, out) == (130, f"clean {number.name}\n")
+    assert not is_alive(child)
 
 
 def test_run_takes_more_output_than_a_pipe_holds() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -72,6 +73,16 @@ def test_clean_throws_away_what_was_never_finished(place: Store) -> None:
     assert sorted(place.generations()) == ["good", "old"]
     assert not list(place.staging.iterdir())
     assert not list(place.envs.rglob(".*.tmp"))
+
+
+def test_torn_downloads_go_unless_some_uv_works_in_the_cache(place: Store) -> None:
+    (place.cache / ".tmpAbc").mkdir()
+    with (place.cache / ".lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_SH)
+        store.clean(place)
+        assert (place.cache / ".tmpAbc").exists()
+    store.clean(place)
+    assert not (place.cache / ".tmpAbc").exists()
 
 
 def test_current_without_a_receipt_is_never_thrown_away(place: Store) -> None:
