@@ -66,7 +66,8 @@ class LoadedObject:
         found: Where it is and why.
         soname: Its own DT_SONAME.
         needed_by: Path of the object that asked for it first; empty for what Python opens.
-        distribution: Normalised name of the distribution that Python opens it for, if it does.
+        distribution: Normalised name of the distribution that it is loaded for first; empty for
+            what is there before torch.
         needs: Its DT_NEEDED in order, each with the path it lands on; empty where on none.
         error: Why the loader would not take the file; empty if it would.
     """
@@ -136,7 +137,9 @@ class LoaderFact(Fact):
         cudnn: What cuDNN opens by name while it runs.
         drivers: Every `libcuda.so.1` that the search passes; the first one is taken.
         runtimes: The CUDA runtimes that a search by name finds.
-        private_libstdcxx: Files of a libstdc++ in the interpreter's own prefix, by their names.
+        private_libstdcxx: Files of the interpreter's own prefix that define what the loaded
+            libstdc++ lacks.
+        conda_libstdcxx: Names of the conda packages that bring libstdc++ to that prefix.
     """
 
     objects: tuple[LoadedObject, ...] = ()
@@ -147,6 +150,7 @@ class LoaderFact(Fact):
     drivers: tuple[FoundLibrary, ...] = ()
     runtimes: tuple[FoundLibrary, ...] = ()
     private_libstdcxx: tuple[str, ...] = ()
+    conda_libstdcxx: tuple[str, ...] = ()
 
     def paths_of(self, soname: str) -> tuple[str, ...]:
         """Return where the environment's packages ship a library."""

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from envdoctor.facts import Distribution, DistributionsFact
     from envdoctor.probes.library_files import LibraryFile, LibraryFiles
 
-_TORCH_LIBRARIES = ("libtorch", "libc10")
+TORCH_LIBRARIES = ("libtorch", "libc10")
+"""How the names of torch's own libraries begin."""
+
 _OWN_PACKAGES = frozenset({"torch", "triton", "pytorch-triton"})
 _MAX_MODULES = 2000
 
@@ -37,7 +39,7 @@ def compiled_modules(
 def is_built_against_torch(file: LibraryFile) -> bool:
     """Tell whether an object is linked to torch's own libraries."""
     needed = file.header.needed if file.header else ()
-    return any(name.startswith(_TORCH_LIBRARIES) for name in needed)
+    return any(name.startswith(TORCH_LIBRARIES) for name in needed)
 
 
 def is_python_module(file: LibraryFile) -> bool:

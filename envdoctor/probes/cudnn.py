@@ -35,7 +35,7 @@ def open_parts(linker: Linker) -> tuple[FoundLibrary, ...]:
     parts: list[FoundLibrary] = []
     for name in (*sorted(own), *sorted(foreign)):
         certain = True if name in own else _asks_for(main, name, release)
-        item = linker.open(name, by=main) if certain is not False else None
+        item = linker.open(name, by=main, distribution="torch") if certain is not False else None
         if item is not None:
             parts.append(replace(item.found, is_certain=bool(certain)))
     return tuple(parts)

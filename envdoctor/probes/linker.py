@@ -47,7 +47,7 @@ class Mapped:
         file: What is mapped.
         found: Where it was found and why.
         by: The object that asked for it first; None for what Python opens.
-        distribution: Normalised name of the distribution that Python opens it for.
+        distribution: Normalised name of the distribution that it is loaded for first.
         needs: Its DT_NEEDED in order, each with what it landed on.
         is_walked: True once its needs have been followed.
     """
@@ -93,20 +93,22 @@ class Linker:
             name: A path, or a name to search for.
             by: The object whose code opens it; None for Python.
             via: How to call it that a path was given.
-            distribution: Normalised name of the distribution that it is opened for.
+            distribution: Normalised name of the distribution that it is opened for; what it
+                brings along counts to it as well.
 
         Returns:
             The object; None if it is found nowhere.
         """
+        mark = self.mark()
         if "/" in name:
             file = self.files.at(name)
             top = self._take(name, (file, via, ""), by) if file else None
         else:
             top = self._map(name, by)
-        if top is None:
-            return None
-        top.distribution = top.distribution or distribution
-        self.walk(top)
+        if top is not None:
+            self.walk(top)
+        for item in self.objects[mark:]:
+            item.distribution = distribution
         return top
 
     def walk(self, top: Mapped) -> None:

@@ -20,6 +20,7 @@ from envdoctor.facts import (
     VariablesFact,
 )
 from envdoctor.probes.compiled_modules import (
+    TORCH_LIBRARIES,
     compiled_modules,
     is_built_against_torch,
     is_python_module,
@@ -38,10 +39,11 @@ from envdoctor.probes.linker import Hit, Linker, Mapped, SearchPath
 from envdoctor.probes.torch_import import import_torch, start_python
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from envdoctor.probes.subject import Subject
 
+_LIBSTDCXX = "libstdc++.so.6"
 _DRIVER = "libcuda.so.1"
 _RUNTIMES = ("libcudart.so.12", "libcudart.so.13")
 """What cudnn-frontend asks for. Source: its cudnn_frontend_shim.h, `load_cudart_so`, 1.19."""
@@ -69,9 +71,10 @@ def read_loader(subject: Subject, facts: FactSet) -> LoaderFact:
         shadows=shadowing,
         unmet=tuple(unmet),
         cudnn=cudnn,
-        drivers=tuple(_drivers(linker, facts.need(LoaderConfigFact))),
+        drivers=tuple(_drivers(linker)),
         runtimes=tuple(_runtimes(linker)),
         private_libstdcxx=tuple(_private_libstdcxx(files, facts, unmet)),
+        conda_libstdcxx=tuple(_conda_libstdcxx(files, facts, unmet)),
     )
 
 
@@ -82,13 +85,16 @@ def _search_path(subject: Subject, facts: FactSet, files: LibraryFiles) -> Searc
     is_conda = is_folder(subject.locate(f"{interpreter.prefix}/conda-meta"))
     stand_in = (f"{interpreter.prefix}/lib",) if is_conda and program is None else ()
     library_path = facts.need(VariablesFact).get("LD_LIBRARY_PATH") or ""
+    defaults = default_folders(facts.need(HostFact).machine)
+    # a default folder is searched whether or not a file names it as well
+    named = [pair for pair in facts.need(LoaderConfigFact).folders if pair[0] not in defaults]
     return SearchPath(
         library_path=tuple(filter(None, re.split("[:;]", library_path))),
         cache=dict(facts.need(LoaderCacheFact).entries),
-        defaults=default_folders(facts.need(HostFact).machine),
+        defaults=defaults,
         program=program,
         program_rpath=stand_in,
-        named_by=dict(reversed(facts.need(LoaderConfigFact).folders)),
+        named_by=dict(reversed(named)),
     )
 
 
@@ -106,7 +112,7 @@ def _shipped(files: LibraryFiles, sites: tuple[str, ...], torch: str) -> Iterato
 
 def _open_extensions(linker: Linker, installed: DistributionsFact) -> Iterator[Unmet]:
     """Open every module built against torch; of others only hold the version nodes."""
-    torch = [item.file for item in linker.objects if item.distribution in ("", "torch")]
+    torch = [item.file for item in linker.objects if item.found.name.startswith(TORCH_LIBRARIES)]
     loaded = {item.file.path for item in linker.objects}
     for distribution, file in compiled_modules(installed, linker.files):
         if file.path in loaded or file.header is None:
@@ -138,7 +144,7 @@ def _unmet_versions(linker: Linker) -> Iterator[Unmet]:
         yield from unmet_versions(item.file, item.distribution, providers)
 
 
-def _drivers(linker: Linker, config: LoaderConfigFact) -> Iterator[FoundLibrary]:
+def _drivers(linker: Linker) -> Iterator[FoundLibrary]:
     """Yield every driver library that a search by name passes, and those that it hides."""
     seen: set[tuple[int, int] | None] = set()
     if loaded := linker.loaded(_DRIVER):
@@ -147,7 +153,7 @@ def _drivers(linker: Linker, config: LoaderConfigFact) -> Iterator[FoundLibrary]
     hits = list(linker.search(_DRIVER, None))
     named: list[Hit] = [
         (file, "ld.so.cache", source)
-        for folder, source in config.folders
+        for folder, source in linker.path.named_by.items()
         if (file := linker.files.in_folder(folder, _DRIVER))
     ]
     first = [hit for hit in hits if hit[1] != "default"]
@@ -172,17 +178,30 @@ def _runtimes(linker: Linker) -> Iterator[FoundLibrary]:
             )
 
 
-def _private_libstdcxx(files: LibraryFiles, facts: FactSet, unmet: list[Unmet]) -> Iterator[str]:
+def _private_libstdcxx(
+    files: LibraryFiles, facts: FactSet, unmet: Sequence[Unmet]
+) -> Iterator[str]:
     """Yield files of the interpreter's own prefix that define what the loaded libstdc++ lacks."""
-    wanted = {node for item in unmet if item.name == "libstdc++.so.6" for node in item.versions}
-    if not wanted:
-        return
-    prefixes = (facts.need(InterpreterFact).prefix, facts.need(VariablesFact).get("CONDA_PREFIX"))
-    for prefix in dict.fromkeys(filter(None, prefixes)):
+    wanted = {node for item in unmet if item.name == _LIBSTDCXX for node in item.versions}
+    for prefix in _prefixes(facts) if wanted else ():
         for name in sorted(files.names(f"{prefix}/lib")):
-            file = files.at(f"{prefix}/lib/{name}") if name.startswith("libstdc++.so.6") else None
+            file = files.at(f"{prefix}/lib/{name}") if name.startswith(_LIBSTDCXX) else None
             if file and wanted <= file.versions.defined:
                 yield file.path
+
+
+def _conda_libstdcxx(files: LibraryFiles, facts: FactSet, unmet: Sequence[Unmet]) -> Iterator[str]:
+    """Yield the conda packages of libstdc++, by the records in `conda-meta`."""
+    is_lacking = any(item.name == _LIBSTDCXX for item in unmet)
+    for prefix in _prefixes(facts) if is_lacking else ():
+        for name in sorted(files.names(f"{prefix}/conda-meta")):
+            if name.startswith("libstdcxx") and name.endswith(".json"):
+                yield name.rsplit("-", 2)[0]
+
+
+def _prefixes(facts: FactSet) -> Iterable[str]:
+    conda = facts.need(VariablesFact).get("CONDA_PREFIX")
+    return dict.fromkeys(filter(None, (facts.need(InterpreterFact).prefix, conda)))
 
 
 def _as_fact(item: Mapped) -> LoadedObject:

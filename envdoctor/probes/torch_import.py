@@ -77,7 +77,7 @@ def _load_global_deps(linker: Linker, torch: TorchBuildFact, sites: tuple[str, .
     for library in libraries:
         found = find_preloaded(library, linker.files, sites, major)
         if found:
-            linker.open(found)
+            linker.open(found, distribution="torch")
         elif library.is_required:
             break  # torch gives up here, and goes on without the rest
     linker.open(path, distribution="torch")
