@@ -132,7 +132,12 @@ def test_selecting_a_check_runs_what_it_requires(tmp_path: Path) -> None:
         "json",
     )
     checks = [item["check"] for item in json.loads(done.stdout)["findings"]]
-    assert checks == ["torch-not-installed", "no-nvidia-driver", "gpu-arch-not-in-build"]
+    assert checks == [
+        "torch-not-installed",
+        "driver-library-mismatch",
+        "no-nvidia-driver",
+        "gpu-arch-not-in-build",
+    ]
 
 
 def test_ignored_problem_is_reported_and_does_not_count(tmp_path: Path) -> None:
