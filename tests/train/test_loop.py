@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import io
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import torch
+
+from tests.train.tiny_run import MASK, conversation, make_model, make_tokenizer
+from train.config import (
+    DataConfig,
+    DraftConfig,
+    LogConfig,
+    TargetConfig,
+    TrainConfig,
+    TrainSettings,
+)
+from train.conversations import parse_line
+from train.data import Encoding, build_dataset, collate
+from train.drafter import Drafter
+from train.drafter_config import drafter_config_for
+from train.features import FeatureStore
+from train.loop import (
+    Pair,
+    num_optimizer_steps,
+    objective_of,
+    rows_of,
+    train,
+    train_step,
+)
+from train.metrics import MetricsWriter, json_ready
+from train.optimizer import build_optimizer
+from train.progress import Progress
+from train.settings import ConfigError
+from train.target import Target
+from train.warm_start import copy_target_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from train.data import Sample
+    from train.ledger import StepReport
+    from train.objective import Rows
+
+LAYERS = (1, 4)
+ANSWERS = ("abcabcabcabc", "xyzxyzxyzxyz" * 3, "hello hello", "0123456789" * 4, "aabbccdd")
+
+
+def config_with(**train_settings: Any) -> TrainConfig:
+    settings = {"epochs": 1, "peak_lr": 5e-3, "num_anchors": 8, "micro_batch": 2}
+    return TrainConfig(
+        name="t",
+        target=TargetConfig(path="unused"),
+        draft=DraftConfig(mask_token_id=MASK, num_layers=2, block_size=4),
+        data=DataConfig(train="x", held_out="x", max_length=96, buckets=(64, 96)),
+        train=TrainSettings(**(settings | train_settings)),
+        log=LogConfig(every_steps=1),
+    )
+
+
+@pytest.fixture(scope="module", name="tiny")
+def _tiny() -> Target:
+    return Target(make_model(), make_tokenizer(), layer_ids=LAYERS)
+
+
+@pytest.fixture(scope="module", name="samples")
+def _samples(tiny: Target) -> list[Sample]:
+    rows = [parse_line(json.dumps(conversation("q", one)), where="x") for one in ANSWERS]
+    encoding = Encoding(
+        tiny.tokenizer, eos_id=tiny.eos_id, mask_token_id=MASK, max_length=96, min_supervised=2
+    )
+    return build_dataset(rows, encoding).samples
+
+
+def new_pair(target: Target) -> Pair:
+    torch.manual_seed(3)
+    config = drafter_config_for(
+        target.config, num_layers=2, block_size=4, mask_token_id=MASK, target_layer_ids=LAYERS
+    )
+    return Pair(target, Drafter(config))
+
+
+def run(
+    config: TrainConfig, target: Target, samples: Sequence[Sample], *, stop_after: int = 10**9
+) -> tuple[list[StepReport], Pair]:
+    pair = new_pair(target)
+    reports: list[StepReport] = []
+    stop = SimpleNamespace(requested=False)
+
+    def report(one: StepReport) -> None:
+        reports.append(one)
+        stop.requested = one.step >= stop_after
+
+    outcome = train(config, pair=pair, samples=samples, report=report, stop=stop)
+    assert outcome.steps == reports[-1].step
+    return reports, pair
+
+
+def test_overfitting_one_batch_lowers_the_loss(tiny: Target, samples: list[Sample]) -> None:
+    config = config_with(epochs=40, num_anchors=16)
+    reports, _ = run(config, tiny, samples[:2])
+    assert len(reports) == 40
+    assert reports[-1].sums.loss < 0.5 * reports[0].sums.loss
+    assert reports[-1].sums.acceptance_length > 1.5
+
+
+def test_same_seed_same_losses_and_weights(tiny: Target, samples: list[Sample]) -> None:
+    first, second, other = (
+        run(config_with(epochs=2, seed=seed), tiny, samples) for seed in (7, 7, 8)
+    )
+    losses = [[one.sums.loss for one in reports] for reports, _ in (first, second, other)]
+    assert losses[0] == losses[1] != losses[2]
+    for mine, yours in zip(
+        first[1].drafter.parameters(), second[1].drafter.parameters(), strict=True
+    ):
+        assert torch.equal(mine, yours)
+
+
+def test_remembered_features_change_nothing(tiny: Target, samples: list[Sample]) -> None:
+    without, _ = run(config_with(epochs=3), tiny, samples)
+    with_memory, _ = run(config_with(epochs=3, cache_features_bytes=10**7), tiny, samples)
+    for mine, yours in zip(without, with_memory, strict=True):
+        assert mine.sums.loss == pytest.approx(yours.sums.loss, rel=1e-4)
+
+
+def test_checkpointed_layers_change_nothing(tiny: Target, samples: list[Sample]) -> None:
+    plain, _ = run(config_with(), tiny, samples)
+    config = config_with(checkpoint_layers=True)
+    pair = new_pair(tiny)
+    pair.drafter.checkpoint_layers = True
+    reports: list[StepReport] = []
+    stop = SimpleNamespace(requested=False)
+    train(config, pair=pair, samples=samples, report=reports.append, stop=stop)
+    assert [one.sums.loss for one in reports] == [one.sums.loss for one in plain]
+
+
+def window_of(pair: Pair, groups: list[list[Sample]], *, rows: int) -> list[Rows]:
+    store = FeatureStore(pair.target, budget_bytes=0)
+    batches = [collate(group, rows=rows, buckets=(96,), eos_id=2) for group in groups]
+    return [rows_of(batch, store.features(batch), seed=0, epoch=0) for batch in batches]
+
+
+def test_accumulated_step_equals_the_step_on_the_whole_batch(
+    tiny: Target, samples: list[Sample]
+) -> None:
+    config = config_with()
+    weights, losses = [], []
+    for groups, rows in (([samples[:4]], 4), ([samples[:1], samples[1:4]], 3)):
+        pair = new_pair(tiny)
+        total, _ = train_step(
+            pair,
+            optimizer=build_optimizer(pair.drafter, peak_lr=1e-3),
+            window=window_of(pair, groups, rows=rows),
+            objective=objective_of(config, device=tiny.device, num_anchors=8),
+            grad_clip=1.0,
+        )
+        losses.append(total.loss)
+        weights.append(torch.cat([p.detach().flatten() for p in pair.drafter.parameters()]))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    torch.testing.assert_close(weights[0], weights[1], rtol=1e-3, atol=2e-5)
+
+
+def test_window_without_a_label_leaves_the_weights_alone(
+    tiny: Target, samples: list[Sample]
+) -> None:
+    pair = new_pair(tiny)
+    before = [parameter.detach().clone() for parameter in pair.drafter.parameters()]
+    window = window_of(pair, [samples[:1]], rows=1)
+    window[0].loss_mask_BS.zero_()
+    train_step(
+        pair,
+        optimizer=build_optimizer(pair.drafter, peak_lr=1e-3),
+        window=window,
+        objective=objective_of(config_with(), device=tiny.device, num_anchors=4),
+        grad_clip=1.0,
+    )
+    assert all(map(torch.equal, before, pair.drafter.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_steps"),
+    [
+        pytest.param({"epochs": 2, "micro_batch": 1}, 10, id="one-row"),
+        # Lengths fall into two buckets of 3 and 2 samples: 2 + 1 batches.
+        pytest.param({"epochs": 2, "micro_batch": 2}, 6, id="buckets-do-not-mix"),
+        pytest.param({"epochs": 2, "micro_batch": 2, "accumulation": 2}, 4, id="accumulated"),
+        pytest.param({"epochs": 2, "micro_batch": 1, "max_steps": 3}, 3, id="cut"),
+    ],
+)
+def test_number_of_steps(
+    tiny: Target, samples: list[Sample], settings: dict[str, int], num_steps: int
+) -> None:
+    config = config_with(**settings)
+    assert num_optimizer_steps(samples, config) == num_steps
+    reports, _ = run(config, tiny, samples)
+    assert reports[-1].step == reports[-1].num_steps == num_steps
+
+
+def test_learning_rate_rises_and_falls(tiny: Target, samples: list[Sample]) -> None:
+    config = config_with(epochs=4, micro_batch=1, warmup_fraction=0.2, final_lr_fraction=0.1)
+    reports, _ = run(config, tiny, samples[:5])
+    rates = [one.learning_rate / 5e-3 for one in reports]
+    assert rates[0] < rates[3] < 1.0
+    assert max(rates) == pytest.approx(1.0)
+    assert 0.1 <= rates[-1] < 0.15
+
+
+def test_stop_ends_after_the_step(tiny: Target, samples: list[Sample]) -> None:
+    config = config_with(epochs=50)
+    reports, _ = run(config, tiny, samples, stop_after=2)
+    assert reports[-1].step == 3
+
+
+def test_reports_sum_up_the_steps_between(tiny: Target, samples: list[Sample]) -> None:
+    every_step = config_with(epochs=2)
+    every_fourth = msgspec.structs.replace(every_step, log=LogConfig(every_steps=4))
+    single, _ = run(every_step, tiny, samples)
+    summed, _ = run(every_fourth, tiny, samples)
+    assert [one.step for one in summed] == [4, 6]
+    assert sum(one.num_tokens for one in summed) == sum(one.num_tokens for one in single)
+    labels = [int(one.sums.num_labels_K.sum()) for one in single]
+    assert [int(one.sums.num_labels_K.sum()) for one in summed] == [
+        sum(labels[:4]),
+        sum(labels[4:]),
+    ]
+
+
+def test_store_stays_within_its_budget(tiny: Target, samples: list[Sample]) -> None:
+    bytes_per_token = len(LAYERS) * 32 * 4
+    store = FeatureStore(tiny, budget_bytes=len(samples[0].ids) * bytes_per_token)
+    batch = collate(samples[:2], rows=3, buckets=(96,), eos_id=2)
+    store.features(batch)
+    assert list(store._kept) == [samples[0].index]  # noqa: SLF001  what the budget is about
+    alone = collate(samples[:1], rows=2, buckets=(96,), eos_id=2)
+    tiny_states = tiny.states(alone.ids_BS[:1]).tapped_BTF
+    length = len(samples[0].ids)
+    torch.testing.assert_close(store.features(alone)[:1, :length], tiny_states[:, :length])
+    assert store.features(alone)[1].eq(0).all()
+
+
+def test_warm_start_copies_the_last_layers(tiny: Target) -> None:
+    pair = new_pair(tiny)
+    copy_target_layers(pair.drafter, tiny)
+    last = tiny.model.model.layers[-1]
+    copied: Any = pair.drafter.layers[-1]
+    assert torch.equal(copied.self_attn.k_proj.weight, last.self_attn.k_proj.weight)
+    assert torch.equal(copied.mlp.down_proj.weight, last.mlp.down_proj.weight)
+    assert copied.self_attn.q_norm.weight.eq(1.0).all()
+    assert all(parameter.requires_grad for parameter in pair.drafter.parameters())
+
+
+def test_warm_start_refuses_another_shape(tiny: Target) -> None:
+    other = Target(make_model(intermediate_size=64), make_tokenizer(), layer_ids=LAYERS)
+    with pytest.raises(ConfigError, match="'target' does not fit"):
+        copy_target_layers(new_pair(tiny).drafter, other)
+
+
+def test_metrics_lines_are_flushed_and_valid_json(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with MetricsWriter(path) as metrics:
+        metrics.write({"loss": float("nan"), "accuracy": [0.5, float("inf")]})
+        assert json.loads(path.read_text()) == {"loss": None, "accuracy": [0.5, None]}
+    assert json_ready({"a": (1, 2.5)}) == {"a": [1, 2.5]}
+
+
+def test_progress_writes_few_lines_where_there_is_no_terminal() -> None:
+    stream = io.StringIO()
+    progress = Progress(every_seconds=1e9, stream=stream)
+    for step in range(5):
+        progress.update(f"step {step}")
+    progress.say("done")
+    assert stream.getvalue() == "step 0\ndone\n"
+
+
+def test_progress_rewrites_its_line_on_a_terminal() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    progress = Progress(every_seconds=1e9, stream=stream)
+    progress.update("step 1")
+    progress.say("done")
+    assert stream.getvalue() == "\rstep 1\r      \rdone\n"

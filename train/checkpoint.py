@@ -1,0 +1,213 @@
+"""The drafter in the serving format: `config.json` and `model.safetensors` in bfloat16.
+
+The files are what z-lab's loader, SGLang and vLLM read; tensor names carry no prefix, and neither
+the embedding nor the head is among them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from train.drafter import Drafter
+from train.drafter_config import DrafterConfig
+from train.sizes import DraftShape, tensor_shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from torch import Tensor
+
+CONFIG_NAME = "config.json"
+WEIGHTS_NAME = "model.safetensors"
+
+
+class CheckpointError(Exception):
+    """A checkpoint does not hold what its format promises."""
+
+
+def save_checkpoint(
+    drafter: Drafter, folder: Path, *, bos_token_id: int | None, eos_token_id: int
+) -> None:
+    """Write a checkpoint that exists completely or not at all, and read it back.
+
+    Args:
+        drafter: Its parameters are rounded to bfloat16 in the file.
+        folder: Replaced when it exists.
+        bos_token_id: The target's, for readers that ask.
+        eos_token_id: The target's end-of-turn token.
+
+    Raises:
+        CheckpointError: The tensors are not those of the format, or are not finite; nothing is
+            written then.
+    """
+    tensors = {
+        name: tensor.detach().to("cpu", torch.bfloat16).contiguous()
+        for name, tensor in drafter.state_dict().items()
+    }
+    check_tensors(tensors, drafter.config)
+    config = serving_config(drafter.config, bos_token_id=bos_token_id, eos_token_id=eos_token_id)
+    temporary = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    save_file(tensors, temporary / WEIGHTS_NAME, metadata={"format": "pt"})
+    (temporary / CONFIG_NAME).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    check_equal(load_checkpoint(temporary).state_dict(), tensors)
+    put_in_place(temporary, folder)
+
+
+def put_in_place(temporary: Path, folder: Path) -> None:
+    """Rename a finished folder to its final name.
+
+    A folder cannot be replaced in one step while it holds files, so the former one steps aside
+    first; between the two renames it is there under a name of its own.
+    """
+    former = folder.with_name(f".{folder.name}.former")
+    shutil.rmtree(former, ignore_errors=True)
+    if folder.exists():
+        folder.replace(former)
+    temporary.replace(folder)
+    shutil.rmtree(former, ignore_errors=True)
+
+
+def check_tensors(tensors: Mapping[str, Tensor], config: DrafterConfig) -> None:
+    """Check names, shapes, number and values of a checkpoint's tensors.
+
+    Raises:
+        CheckpointError: Names each tensor that is missing, unknown, misshapen or not finite.
+    """
+    wanted = tensor_shapes(shape_of(config))
+    problems = [f"{name} is missing" for name in wanted.keys() - tensors.keys()]
+    problems += [f"{name} is not in the format" for name in tensors.keys() - wanted.keys()]
+    for name in wanted.keys() & tensors.keys():
+        found = tuple(tensors[name].shape)
+        if found != wanted[name]:
+            problems.append(f"{name} has shape {found}, wanted {wanted[name]}")
+        elif not tensors[name].isfinite().all():
+            problems.append(f"{name} is not finite")
+    if problems:
+        raise CheckpointError("; ".join(sorted(problems)))
+
+
+def check_equal(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Check that what was read is what was written, bit for bit.
+
+    Raises:
+        CheckpointError: A tensor differs.
+    """
+    differing = [
+        name for name, tensor in wanted.items() if not torch.equal(found[name], tensor.float())
+    ]
+    if differing:
+        raise CheckpointError(f"read back differently: {', '.join(sorted(differing))}")
+
+
+def load_checkpoint(folder: Path) -> Drafter:
+    """Read a checkpoint into a float32 drafter on the CPU.
+
+    Raises:
+        CheckpointError: Files are missing or do not fit each other.
+    """
+    try:
+        config = drafter_config_from(json.loads((folder / CONFIG_NAME).read_text("utf-8")))
+        tensors = load_file(folder / WEIGHTS_NAME)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise CheckpointError(f"{folder} holds no checkpoint: {error}") from error
+    check_tensors(tensors, config)
+    drafter = Drafter(config)
+    drafter.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    return drafter.eval()
+
+
+def shape_of(config: DrafterConfig) -> DraftShape:
+    """Return the numbers that fix a drafter's tensors."""
+    return DraftShape(
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_heads=config.num_attention_heads,
+        num_kv_heads=config.num_key_value_heads,
+        head_dim=config.head_dim,
+        num_layers=config.num_layers,
+        num_tapped=len(config.target_layer_ids),
+    )
+
+
+def serving_config(
+    config: DrafterConfig, *, bos_token_id: int | None, eos_token_id: int
+) -> dict[str, Any]:
+    """Return `config.json`, for whichever of the serving engines reads it.
+
+    Source:
+        z-lab's published checkpoints; newer ones put the block size into `dflash_config`, older
+        readers look for it beside that, and for the dtype under its former name.
+    """
+    return {
+        "architectures": ["DFlashDraftModel"],
+        "auto_map": {"AutoModel": "dflash.DFlashDraftModel"},
+        "model_type": "qwen3",
+        "block_size": config.block_size,
+        "dflash_config": {
+            "block_size": config.block_size,
+            "mask_token_id": config.mask_token_id,
+            "target_layer_ids": list(config.target_layer_ids),
+        },
+        "num_target_layers": config.num_target_layers,
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_attention_heads,
+        "num_key_value_heads": config.num_key_value_heads,
+        "head_dim": config.head_dim,
+        "intermediate_size": config.intermediate_size,
+        "hidden_act": "silu",
+        "rms_norm_eps": config.rms_norm_eps,
+        "vocab_size": config.vocab_size,
+        "max_position_embeddings": config.max_position_embeddings,
+        "rope_theta": config.rope_theta,
+        "rope_scaling": None,
+        "layer_types": ["full_attention"] * config.num_layers,
+        "sliding_window": None,
+        "use_sliding_window": False,
+        "max_window_layers": config.num_layers,
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "tie_word_embeddings": False,
+        "use_cache": True,
+        "initializer_range": config.initializer_range,
+        "dtype": "bfloat16",
+        "torch_dtype": "bfloat16",
+        "bos_token_id": bos_token_id,
+        "eos_token_id": eos_token_id,
+    }
+
+
+def drafter_config_from(serving: Mapping[str, Any]) -> DrafterConfig:
+    """Return the drafter's shape from a `config.json`.
+
+    Raises:
+        KeyError: A field of the format is missing.
+        ValueError: Fields contradict each other.
+    """
+    dflash = serving["dflash_config"]
+    return DrafterConfig(
+        hidden_size=serving["hidden_size"],
+        num_layers=serving["num_hidden_layers"],
+        num_attention_heads=serving["num_attention_heads"],
+        num_key_value_heads=serving["num_key_value_heads"],
+        head_dim=serving["head_dim"],
+        intermediate_size=serving["intermediate_size"],
+        vocab_size=serving["vocab_size"],
+        block_size=serving["block_size"],
+        mask_token_id=dflash["mask_token_id"],
+        target_layer_ids=tuple(dflash["target_layer_ids"]),
+        num_target_layers=serving["num_target_layers"],
+        rms_norm_eps=serving["rms_norm_eps"],
+        rope_theta=serving["rope_theta"],
+        max_position_embeddings=serving["max_position_embeddings"],
+        initializer_range=serving["initializer_range"],
+    )

@@ -1,0 +1,241 @@
+"""From conversations to padded batches with a loss mask on what the assistant says.
+
+Shape suffixes: B rows, S tokens (padded on the right to a bucket's length).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from torch import Tensor
+
+    from train.conversations import Conversation
+
+PADDING_ROW = -1
+"""Sample index of a row that only fills a batch to its constant height."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How conversations become token rows.
+
+    Args:
+        tokenizer: The target's, with a chat template; gives character offsets.
+        eos_id: Token that ends a turn; also pads, which no loss and no attention looks at.
+        mask_token_id: Must not occur in a row: it means "to be predicted".
+        max_length: Tokens of a conversation that are kept.
+        min_supervised: Fewest supervised tokens of a usable row.
+    """
+
+    tokenizer: Any
+    eos_id: int
+    mask_token_id: int
+    max_length: int
+    min_supervised: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One tokenised conversation.
+
+    Args:
+        index: Place in the data file; anchors are drawn from it.
+        ids: Tokens.
+        supervised: True where the assistant speaks, its end-of-turn token included.
+    """
+
+    index: int
+    ids: list[int]
+    supervised: list[bool]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Usable samples, and how many were dropped for which reason."""
+
+    samples: list[Sample]
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one bucket, on the CPU.
+
+    Args:
+        ids_BS: Token ids; padding is the end-of-turn token.
+        loss_mask_BS: True on supervised tokens.
+        samples: What the rows are; a batch may have fewer samples than rows.
+    """
+
+    ids_BS: Tensor
+    loss_mask_BS: Tensor
+    samples: list[Sample]
+
+    @property
+    def sample_indices(self) -> list[int]:
+        """Index of each row's sample; `PADDING_ROW` for a row without one."""
+        num_padding = len(self.ids_BS) - len(self.samples)
+        return [sample.index for sample in self.samples] + [PADDING_ROW] * num_padding
+
+
+class UnusableError(Exception):
+    """A conversation cannot be trained on; the message is the reason it is counted under."""
+
+
+def build_dataset(conversations: Iterable[Conversation], encoding: Encoding) -> Dataset:
+    """Tokenise conversations; the ones of no use are counted, not raised."""
+    dataset = Dataset(samples=[])
+    for index, conversation in enumerate(conversations):
+        try:
+            dataset.samples.append(encode(conversation, encoding, index=index))
+        except UnusableError as error:
+            dataset.dropped[str(error)] += 1
+    return dataset
+
+
+def encode(conversation: Conversation, encoding: Encoding, *, index: int) -> Sample:
+    """Tokenise one conversation as the target's chat template renders it.
+
+    Raises:
+        UnusableError: See the reasons below.
+    """
+    text, spans = rendered_answers(conversation.messages, encoding.tokenizer)
+    tokens = encoding.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    ids: list[int] = tokens["input_ids"]
+    supervised = [False] * len(ids)
+    for first_char, end_char in spans:
+        for place, (token_start, token_end) in enumerate(tokens["offset_mapping"]):
+            if first_char <= token_start and token_end <= end_char:
+                supervised[place] = True
+                if ids[place] == encoding.eos_id:
+                    # What the template adds behind the end of a turn is not the assistant's.
+                    supervised[place] = conversation.ends_turn or end_char < spans[-1][1]
+                    break
+    ids, supervised = ids[: encoding.max_length], supervised[: encoding.max_length]
+    if encoding.mask_token_id in ids:
+        raise UnusableError("holds the mask token")
+    if sum(supervised) < encoding.min_supervised:
+        raise UnusableError("too few assistant tokens")
+    if not any(a and b for a, b in itertools.pairwise(supervised)):
+        raise UnusableError("no two assistant tokens in a row")
+    return Sample(index=index, ids=ids, supervised=supervised)
+
+
+def rendered_answers(
+    messages: Sequence[dict[str, str]], tokenizer: Any
+) -> tuple[str, list[tuple[int, int]]]:
+    """Render a conversation and find the assistant's turns in the text.
+
+    Many templates have no `{% generation %}` marks, so a turn is what a rendering up to it adds to
+    the rendering of the turns before, followed by the header that opens an answer.
+
+    Returns:
+        The text, and for each answer its first character and the one after its last.
+
+    Raises:
+        UnusableError: There is no answer, the template refuses the turns, or it renders earlier
+            turns differently once later ones are there, as templates do that strip old reasoning.
+    """
+    text = render(messages, tokenizer)
+    spans = []
+    for place, message in enumerate(messages):
+        if message["role"] == "assistant":
+            before = render(messages[:place], tokenizer, opens_answer=True)
+            upto = render(messages[: place + 1], tokenizer)
+            if not upto.startswith(before) or not text.startswith(upto):
+                raise UnusableError("the template changes earlier turns")
+            spans.append((len(before), len(upto)))
+    if not spans:
+        raise UnusableError("no assistant turn")
+    return text, spans
+
+
+def render(
+    messages: Sequence[dict[str, str]], tokenizer: Any, *, opens_answer: bool = False
+) -> str:
+    """Return the template's text for some turns.
+
+    Raises:
+        UnusableError: The template raises, as some do on an order of roles that they do not know.
+    """
+    if not messages:
+        return ""
+    try:
+        text: str = tokenizer.apply_chat_template(
+            list(messages), add_generation_prompt=opens_answer, tokenize=False
+        )
+    except Exception as error:  # the template decides what it raises, and through which package
+        raise UnusableError("the template refuses the turns") from error
+    return text
+
+
+def prompt_ids(conversation: Conversation, tokenizer: Any) -> list[int] | None:
+    """Return the tokens that a user's first question is asked with; None without a user turn."""
+    roles = [message["role"] for message in conversation.messages]
+    if "user" not in roles:
+        return None
+    turns = conversation.messages[: roles.index("user") + 1]
+    text = render(turns, tokenizer, opens_answer=True)
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def epoch_batches(
+    samples: Sequence[Sample], *, buckets: Sequence[int], rows: int, order: Tensor | None
+) -> Iterator[list[Sample]]:
+    """Yield groups of samples that share a bucket.
+
+    Their number depends on the samples alone, so every epoch has as many.
+
+    Args:
+        samples: What to batch.
+        buckets: Rising lengths in tokens; the last holds every sample.
+        rows: Samples per group; the last group of a bucket may have fewer.
+        order: Permutation of the samples; None keeps them as they are.
+    """
+    waiting: dict[int, list[Sample]] = {length: [] for length in buckets}
+    for place in range(len(samples)) if order is None else order.tolist():
+        sample = samples[place]
+        group = waiting[bucket_of(len(sample.ids), buckets)]
+        group.append(sample)
+        if len(group) == rows:
+            yield list(group)
+            group.clear()
+    yield from (group for group in waiting.values() if group)
+
+
+def bucket_of(num_tokens: int, buckets: Sequence[int]) -> int:
+    """Return the smallest bucket that holds so many tokens."""
+    return next(length for length in buckets if num_tokens <= length)
+
+
+def epoch_order(num_samples: int, *, seed: int, epoch: int) -> Tensor:
+    """Return the permutation of an epoch, the same on every machine."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    return torch.randperm(num_samples, generator=generator)
+
+
+def collate(group: list[Sample], *, rows: int, buckets: Sequence[int], eos_id: int) -> Batch:
+    """Pad a group to a batch of constant shape.
+
+    Args:
+        group: Samples of one bucket.
+        rows: Height of the batch; rows beyond the group have no supervised token.
+        buckets: Lengths, as in `epoch_batches`.
+        eos_id: Fills the padding.
+    """
+    length = bucket_of(max(len(sample.ids) for sample in group), buckets)
+    ids_BS = torch.full((rows, length), eos_id)
+    loss_mask_BS = torch.zeros(rows, length, dtype=torch.bool)
+    for row, sample in enumerate(group):
+        ids_BS[row, : len(sample.ids)] = torch.tensor(sample.ids)
+        loss_mask_BS[row, : len(sample.ids)] = torch.tensor(sample.supervised)
+    return Batch(ids_BS=ids_BS, loss_mask_BS=loss_mask_BS, samples=group)

@@ -1,0 +1,238 @@
+"""What a drafter is worth: held-out loss, and real decoding beside the target alone.
+
+Acceptance length counts the target's own token, so a drafter that is never right has 1.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from train.data import collate, epoch_batches
+from train.decode import decode_blocks, decode_plain
+from train.features import FeatureStore
+from train.loop import Pair, objective_of, rows_of
+from train.objective import draft_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from train.config import TrainConfig
+    from train.data import Sample
+    from train.decode import Decoding
+    from train.drafter import Drafter
+    from train.loss import LossSums
+    from train.progress import Progress
+    from train.target import Target
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """How a drafter's proposals fared over all prompts.
+
+    Attributes:
+        pooled: Tokens per verification over the rounds of all prompts together.
+        mean: Mean over prompts of each prompt's own tokens per verification.
+        standard_error: Of `mean`.
+        per_position: Share of rounds in which the first k draft tokens were accepted, k from 1.
+        num_prompts: Prompts with at least one round.
+        num_rounds: Verifications.
+    """
+
+    pooled: float
+    mean: float
+    standard_error: float
+    per_position: list[float]
+    num_prompts: int
+    num_rounds: int
+
+    @classmethod
+    def of(cls, decodings: Sequence[Decoding], *, block_size: int) -> Acceptance:
+        """Count rounds; prompts that were answered by one token have none."""
+        drafted = [decoding for decoding in decodings if decoding.rounds]
+        rounds = [one for decoding in drafted for one in decoding.rounds]
+        lengths = [decoding.acceptance_length for decoding in drafted]
+        num_prompts, num_rounds = len(lengths), len(rounds)
+        per_position = [
+            sum(one.num_accepted >= k for one in rounds) / max(1, num_rounds)
+            for k in range(1, block_size)
+        ]
+        return cls(
+            pooled=sum(one.num_emitted for one in rounds) / num_rounds if rounds else math.nan,
+            mean=fmean(lengths) if lengths else math.nan,
+            standard_error=stdev(lengths) / math.sqrt(num_prompts) if num_prompts > 1 else math.nan,
+            per_position=per_position,
+            num_prompts=num_prompts,
+            num_rounds=num_rounds,
+        )
+
+
+def standard_errors_above(trained: Acceptance, untrained: Acceptance) -> float:
+    """Return the difference of the means in standard errors of that difference.
+
+    The two runs share their prompts, which this ignores: it makes the figure smaller, not larger.
+    """
+    error = math.hypot(trained.standard_error, untrained.standard_error)
+    gain = trained.mean - untrained.mean
+    if error == 0.0:
+        return math.copysign(math.inf, gain) if gain else 0.0
+    return gain / error
+
+
+def tokens_per_second(decodings: Sequence[Decoding]) -> float:
+    """Return new tokens per second after the prompts' own passes; nan when none was timed."""
+    num_tokens = sum(len(decoding.tokens) - 1 for decoding in decodings)
+    seconds = sum(decoding.seconds for decoding in decodings)
+    return num_tokens / seconds if num_tokens else math.nan
+
+
+def is_lossless(decodings: Sequence[Decoding], plain: Sequence[Decoding]) -> bool:
+    """Return whether every answer is, token for token, the target's own greedy one."""
+    return [one.tokens for one in decodings] == [one.tokens for one in plain]
+
+
+class Evaluation:
+    """Measures drafters of one target on the same held-out data.
+
+    Args:
+        config: The run.
+        target: The frozen target.
+        samples: Conversations for the held-out loss, at least one.
+        prompts: Token ids of the prompts to decode.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        target: Target,
+        samples: Sequence[Sample],
+        prompts: Sequence[Sequence[int]],
+    ) -> None:
+        self._config = config
+        self._target = target
+        self._samples = samples
+        self._prompts = prompts
+        # Kept between calls within the run's own budget; the training has not begun to use it.
+        self._store = FeatureStore(target, budget_bytes=config.train.cache_features_bytes)
+
+    def held_out_loss(self, drafter: Drafter) -> dict[str, Any]:
+        """Return loss, accuracies and estimated acceptance length on anchors that never change."""
+        sums = held_out_sums(
+            self._config, pair=Pair(self._target, drafter), samples=self._samples, store=self._store
+        )
+        return {
+            "loss": sums.loss,
+            "accuracy": sums.accuracy,
+            "estimated_acceptance_length": sums.acceptance_length,
+        }
+
+    def decode(self, drafter: Drafter | None, *, progress: Progress, name: str) -> list[Decoding]:
+        """Decode every prompt alone, greedily.
+
+        Args:
+            drafter: Proposes; None decodes with the target alone.
+            progress: Told how far it is.
+            name: What is decoded, for the progress line.
+        """
+        max_new_tokens = self._config.eval.max_new_tokens
+        stop_ids = {self._target.eos_id}
+        decodings = []
+        with computing_in(self._target, self._config.eval.dtype):
+            for prompt in self._prompts:
+                if drafter is None:
+                    decoding = decode_plain(
+                        self._target, prompt, max_new_tokens=max_new_tokens, stop_ids=stop_ids
+                    )
+                else:
+                    decoding = decode_blocks(
+                        self._target,
+                        drafter,
+                        prompt,
+                        max_new_tokens=max_new_tokens,
+                        stop_ids=stop_ids,
+                    )
+                decodings.append(decoding)
+                progress.update(f"{name}: {len(decodings)}/{len(self._prompts)} prompts decoded")
+        return decodings
+
+
+@contextmanager
+def computing_in(target: Target, dtype: str) -> Iterator[None]:
+    """Let the target compute in another dtype for a while.
+
+    Args:
+        target: Its weights are converted; to float32 and back, bfloat16 loses nothing.
+        dtype: As `eval.dtype`: `target` leaves it alone.
+    """
+    own_dtype = target.dtype
+    if dtype != "target":
+        target.model.to(getattr(torch, dtype))
+    try:
+        yield
+    finally:
+        target.model.to(own_dtype)
+
+
+def compare(
+    plain: Sequence[Decoding],
+    *,
+    untrained: Sequence[Decoding],
+    trained: Sequence[Decoding],
+    block_size: int,
+) -> dict[str, Any]:
+    """Return the decoding part of a run's summary.
+
+    Args:
+        plain: The target alone.
+        untrained: With the drafter as it was before the training.
+        trained: With the drafter that was saved; same prompts in the same order.
+        block_size: Slots per block.
+    """
+    before = Acceptance.of(untrained, block_size=block_size)
+    after = Acceptance.of(trained, block_size=block_size)
+    plain_speed, trained_speed = tokens_per_second(plain), tokens_per_second(trained)
+    return {
+        "lossless": is_lossless(untrained, plain) and is_lossless(trained, plain),
+        "num_prompts": len(plain),
+        "num_tokens": sum(len(one.tokens) for one in plain),
+        "block_size": block_size,
+        "untrained": asdict(before),
+        "trained": asdict(after),
+        "standard_errors_above_untrained": standard_errors_above(after, before),
+        "tokens_per_second": {
+            "plain": plain_speed,
+            "untrained": tokens_per_second(untrained),
+            "trained": trained_speed,
+        },
+        "speed_up": trained_speed / plain_speed,
+    }
+
+
+@torch.no_grad()
+def held_out_sums(
+    config: TrainConfig, *, pair: Pair, samples: Sequence[Sample], store: FeatureStore
+) -> LossSums:
+    """Return the loss sums over the held-out samples, on anchors that never change.
+
+    Args:
+        config: The run.
+        pair: Target and drafter.
+        samples: The held-out data; at least one.
+        store: Keeps the target's states from one call to the next.
+    """
+    rows, buckets = config.train.micro_batch, config.data.buckets
+    objective = objective_of(config, device=pair.target.device, num_anchors=config.eval.num_anchors)
+    totals = []
+    for group in epoch_batches(samples, buckets=buckets, rows=rows, order=None):
+        batch = collate(group, rows=rows, buckets=buckets, eos_id=pair.target.eos_id)
+        # Seed and epoch are constants: another run of another seed meets the same blocks.
+        batch_rows = rows_of(batch, store.features(batch), seed=0, epoch=0)
+        sums = draft_loss(pair.drafter, target=pair.target, rows=batch_rows, objective=objective)
+        totals.append(sums.detach())
+    return sum(totals[1:], start=totals[0])

@@ -1,0 +1,50 @@
+"""Metrics of a run as JSON lines, each flushed when written, so that a killed run keeps them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+
+def json_ready(value: Any) -> Any:
+    """Return the value with nan and infinities, which JSON lacks, as None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(item) for item in value]
+    return value
+
+
+class MetricsWriter:
+    """Appends records to a file, one JSON object a line.
+
+    Args:
+        path: The file; made when missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Append one record and flush it to the operating system."""
+        self._file.write(json.dumps(json_ready(dict(record))) + "\n")
+        self._file.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()

@@ -1,0 +1,83 @@
+"""Prove in seconds what would otherwise be noticed after hours.
+
+Shape suffixes: B sequences, T tokens, D hidden size, F = tapped layers * D, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from train.target import Target
+
+MAX_TOKENS = 24
+RELATIVE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
+
+
+class SelfTestError(Exception):
+    """The target does not behave as the training needs; exit code 1."""
+
+
+def check_target(target: Target, rows: Sequence[Sequence[int]]) -> None:
+    """Check the ways in which states of a target go wrong silently.
+
+    Args:
+        target: The loaded target.
+        rows: Token ids of two conversations; a few of their first tokens are used.
+
+    Raises:
+        SelfTestError: Hooked states are not the hidden states of their layers, the embedding or
+            the head is not the whole path of this architecture, or rows of a batch disturb each
+            other.
+    """
+    shorter, longer = sorted(rows, key=len)
+    longer_1T = torch.tensor([longer[:MAX_TOKENS]], device=target.device)
+    shorter_1T = torch.tensor([shorter[: max(1, longer_1T.shape[1] // 2)]], device=target.device)
+    check_layers(target, longer_1T)
+    check_batch(target, longer_1T=longer_1T, shorter_1T=shorter_1T)
+
+
+@torch.no_grad()
+def check_layers(target: Target, ids_1T: Tensor) -> None:
+    """Compare hooks, embedding and head with what transformers itself returns."""
+    model: Any = target.model
+    output = model(input_ids=ids_1T, output_hidden_states=True, use_cache=False)
+    states = target.states(ids_1T)
+    wanted_1TF = torch.cat([output.hidden_states[i + 1] for i in target.layer_ids], dim=-1)
+    name = type(model).__name__
+    if not torch.equal(states.tapped_BTF, wanted_1TF):
+        raise SelfTestError(f"{name}: hooked states are not the hidden states of their layers")
+    if not torch.equal(target.embed(ids_1T), output.hidden_states[0]):
+        raise SelfTestError(f"{name} changes its embeddings before the first layer: not supported")
+    # The head sees the same states, but its matrix product may pick another kernel.
+    difference = relative_difference(target.logits(states.final_BTD), output.logits)
+    if difference > RELATIVE_TOLERANCE[target.dtype]:
+        raise SelfTestError(f"{name} changes its logits after the head: not supported")
+
+
+def check_batch(target: Target, *, longer_1T: Tensor, shorter_1T: Tensor) -> None:
+    """Compare a padded batch of two lengths with the same rows alone."""
+    num_padding = longer_1T.shape[1] - shorter_1T.shape[1]
+    padded_1T = torch.nn.functional.pad(shorter_1T, (0, num_padding), value=target.eos_id)
+    batch_BTF = target.states(torch.cat([longer_1T, padded_1T])).tapped_BTF
+    for row, ids_1T in enumerate((longer_1T, shorter_1T)):
+        alone_1TF = target.states(ids_1T).tapped_BTF
+        batched_1TF = batch_BTF[row : row + 1, : ids_1T.shape[1]]
+        difference = relative_difference(batched_1TF, alone_1TF)
+        if difference > RELATIVE_TOLERANCE[target.dtype]:
+            raise SelfTestError(
+                f"states of row {row} in a batch differ by {difference:.2g} (relative) from the"
+                " same row alone"
+            )
+
+
+def relative_difference(found: Tensor, wanted: Tensor) -> float:
+    """Return the norm of the difference over the norm of what is wanted."""
+    found, wanted = found.float(), wanted.float()
+    return float((found - wanted).norm() / wanted.norm())

@@ -1,0 +1,225 @@
+"""The frozen target model: loading it, and the states of its tapped layers.
+
+Shape suffixes: B sequences, T tokens, D hidden size, F = tapped layers * D, V vocabulary. `...`
+stands for any leading dimensions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import io
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from train.config import PACKAGE_PREFIX
+from train.frozen_target import TargetStates
+from train.layer_ids import tapped_layer_ids
+from train.settings import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import Cache, PreTrainedConfig
+
+    from train.config import TargetConfig
+
+
+class Target:
+    """A causal language model of transformers without gradient; see `train.frozen_target`.
+
+    Args:
+        model: A `PreTrainedModel` with a head, on the device and in the dtype that it keeps.
+        tokenizer: Its tokenizer, with a chat template.
+        layer_ids: Decoder layers whose outputs `states` returns, 0-based and rising.
+        eos_id: Token that ends a turn; None takes the tokenizer's.
+
+    Raises:
+        ConfigError: A layer id or the end-of-turn token does not exist.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        layer_ids: tuple[int, ...],
+        eos_id: int | None = None,
+    ) -> None:
+        self.model = model
+        self.model.eval().requires_grad_(requires_grad=False)
+        self.tokenizer = tokenizer
+        self.config: PreTrainedConfig = model.config.get_text_config()
+        self.layer_ids = layer_ids
+        self.eos_id: int = checked_eos_id(tokenizer, self.config, eos_id)
+        self._decoder: Any = self.model.get_decoder()
+        num_layers = len(self._decoder.layers)
+        if not all(layer < num_layers for layer in layer_ids):
+            raise ConfigError(
+                [f"target.layer_ids: found {list(layer_ids)}, wanted numbers below {num_layers}"]
+            )
+        # transformers renamed the argument in 5.24 and warns about the former name.
+        parameters = inspect.signature(self._decoder.forward).parameters
+        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self._tapped: dict[int, Tensor] = {}
+        for layer in layer_ids:
+            self._decoder.layers[layer].register_forward_hook(partial(self._keep, layer))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        device: torch.device = self.model.device
+        return device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type of weights and states."""
+        dtype: torch.dtype = self.model.dtype
+        return dtype
+
+    def embed(self, ids_BT: Tensor) -> Tensor:
+        """Return the input embeddings [..., D]."""
+        embedded: Tensor = self.model.get_input_embeddings()(ids_BT)
+        return embedded
+
+    def logits(self, final_D: Tensor) -> Tensor:
+        """Return the logits [..., V] of states [..., D]; gradients flow through."""
+        logits_V: Tensor = self.model.get_output_embeddings()(final_D)
+        return logits_V
+
+    @torch.no_grad()
+    def states(self, ids_BT: Tensor, *, cache: Cache | None = None) -> TargetStates:
+        """Run the decoder, and not the head.
+
+        Rows must be padded on the right: attention is causal, so what follows a token cannot change
+        its states.
+
+        Args:
+            ids_BT: Token ids; with a cache they continue what the cache holds.
+            cache: Keys and values of earlier tokens, extended in place.
+        """
+        self._tapped.clear()
+        output = self._decoder(
+            input_ids=ids_BT, use_cache=cache is not None, **{self._cache_name: cache}
+        )
+        tapped = [self._tapped[layer] for layer in self.layer_ids]
+        self._tapped.clear()
+        return TargetStates(
+            final_BTD=output.last_hidden_state, tapped_BTF=torch.cat(tapped, dim=-1)
+        )
+
+    def _keep(self, layer: int, _module: nn.Module, _inputs: Any, output: Any) -> None:
+        """Keep a layer's output; some models return it inside a tuple."""
+        self._tapped[layer] = output[0] if isinstance(output, tuple) else output
+
+
+def checked_eos_id(tokenizer: Any, config: PreTrainedConfig, eos_id: int | None) -> int:
+    """Return the end-of-turn id.
+
+    Raises:
+        ConfigError: None is known, or it is no row of the vocabulary.
+    """
+    found = tokenizer.eos_token_id if eos_id is None else eos_id
+    if found is None or not 0 <= found < config.vocab_size:
+        raise ConfigError(
+            [f"target.eos_token_id: found {found}, wanted an id below {config.vocab_size}"]
+        )
+    return int(found)
+
+
+def locate(path: str) -> tuple[str, str | None]:
+    """Return what transformers loads a target from: folder or hub id, and a GGUF file's name.
+
+    Args:
+        path: As `target.path` in a run file.
+
+    Raises:
+        ConfigError: The package or the file in it does not exist in this environment.
+    """
+    if path.startswith(PACKAGE_PREFIX):
+        file = file_in_package(path.removeprefix(PACKAGE_PREFIX))
+    else:
+        file = Path(path).expanduser()
+        if not file.is_file():
+            return (str(file) if file.is_dir() else path), None
+    return str(file.parent), file.name
+
+
+def file_in_package(name: str) -> Path:
+    """Find `PACKAGE/FILE` without importing the package, whose own requirements may be missing.
+
+    Raises:
+        ConfigError: The package is not installed here, or has no such file.
+    """
+    package, _, inside = name.partition("/")
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError([f"target.path: package {package!r} is not installed here"])
+    places = [Path(place) / inside for place in spec.submodule_search_locations]
+    for file in places:
+        if file.is_file():
+            return file
+    raise ConfigError([f"target.path: no file at {', '.join(map(str, places))}"])
+
+
+def dtype_for(name: str, device: torch.device) -> torch.dtype:
+    """Return the element type that `target.dtype` means on a device."""
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def load_target(
+    config: TargetConfig, *, num_taps: int = 1, device: torch.device | None = None
+) -> Target:
+    """Load the target and its tokenizer.
+
+    Args:
+        config: Where it is and how to run it.
+        num_taps: Layers to tap when `config.layer_ids` is unset.
+        device: Where to put it; the CPU when unset.
+
+    Raises:
+        ConfigError: Nothing loadable is there, or the settings do not fit it.
+    """
+    device = device or torch.device("cpu")
+    folder, gguf_file = locate(config.path)
+    loaders: tuple[Any, Any] = (AutoTokenizer, AutoModelForCausalLM)
+    try:
+        # Progress bars of transformers, the one for GGUF not to be switched off, write to what
+        # sys.stderr is at the time; the handlers of its log keep the stream that they started with.
+        with contextlib.redirect_stderr(io.StringIO()):
+            tokenizer = loaders[0].from_pretrained(folder, gguf_file=gguf_file)
+            model = loaders[1].from_pretrained(
+                folder,
+                gguf_file=gguf_file,
+                dtype=dtype_for(config.dtype, device),
+                attn_implementation=config.attention,
+            )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError([f"target.path: cannot load {config.path}: {reason}"]) from error
+    num_layers = model.config.get_text_config().num_hidden_layers
+    return Target(
+        model.to(device),
+        tokenizer,
+        layer_ids=config.layer_ids or default_layer_ids(num_layers, num_taps=num_taps),
+        eos_id=config.eos_token_id,
+    )
+
+
+def default_layer_ids(num_layers: int, *, num_taps: int) -> tuple[int, ...]:
+    """Return evenly spread layer ids.
+
+    Raises:
+        ConfigError: The target has too few layers for so many taps.
+    """
+    try:
+        return tapped_layer_ids(num_layers, num_taps)
+    except ValueError as error:
+        raise ConfigError([f"draft.num_layers: {error}; or set target.layer_ids"]) from error
