@@ -56,6 +56,46 @@ def strays() -> tuple[Stray, ...]:
     return tuple(Stray(row["name"], tuple(row["modules"]), row["why"]) for row in rows)
 
 
+@cache
+def kept_packages() -> frozenset[str]:
+    """Return the packages that training uses, whoever asked for them."""
+    return frozenset(name for row in load_table("strays")["keep"] for name in row["names"])
+
+
+@cache
+def companion_versions() -> dict[str, dict[str, str]]:
+    """Return the versions of torchvision and torchaudio by torch version, without local tags."""
+    rows = load_table("torch_companions")["pair"]
+    names = ("torchvision", "torchaudio")
+    return {row["torch"]: {name: row[name] for name in names} for row in rows}
+
+
+@cache
+def default_variants() -> dict[str, str]:
+    """Return the CUDA variant that a torch release has by default, by its minor version."""
+    return {row["torch"]: row["variant"] for row in load_table("torch_companions")["variant"]}
+
+
+def package_of_library(soname: str) -> str:
+    """Return the package, without its CUDA suffix, that ships a library; empty if none is known."""
+    rows = _cuda_libraries()
+    # `libcusparseLt` begins like `libcusparse`: the longer name is meant
+    return next((package for library, package in rows if soname.startswith(library)), "")
+
+
+@cache
+def _cuda_libraries() -> tuple[tuple[str, str], ...]:
+    rows = load_table("cuda_libraries")["library"]
+    pairs = [(row["library"], row["package"]) for row in rows]
+    return tuple(sorted(pairs, key=lambda pair: -len(pair[0])))
+
+
+@cache
+def cudnn_parts() -> dict[str, str]:
+    """Return the first cuDNN version that opens a part which its package may lack, by its name."""
+    return {row["part"]: row["since"] for row in load_table("cuda_libraries")["cudnn_part"]}
+
+
 def load_table(name: str) -> dict[str, list[dict[str, Any]]]:
     """Read one table as it stands on disk."""
     return tomllib.loads((files("envdoctor") / "tables" / f"{name}.toml").read_text("utf-8"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from envdoctor.probes.distributions import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from packaging.requirements import Requirement
 
@@ -40,14 +40,30 @@ def marker_environment(interpreter: InterpreterFact, host: HostFact) -> dict[str
 def cuda_requirements_of(
     dist: Distribution, environment: dict[str, str], *, extras: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, Requirement]]:
-    """Yield what a distribution requires of torch and its CUDA packages, with the given extras.
+    """Yield what a distribution requires of torch and its CUDA packages, with the given extras."""
+    yield from requirements_of(dist, environment, wanted=decides_cuda, extras=extras)
+
+
+def requirements_of(
+    dist: Distribution,
+    environment: dict[str, str],
+    *,
+    wanted: Callable[[str], bool],
+    extras: frozenset[str] = frozenset(),
+) -> Iterator[tuple[str, Requirement]]:
+    """Yield what a distribution requires of the wanted packages, with the given extras.
 
     Lines that are no valid requirement are left out: installers refuse them as well.
 
     Returns:
         Pairs of normalised name and requirement.
     """
-    lines = [(name, line) for line in dist.requires if decides_cuda(name := name_of(line))]
+    lines = [
+        (name, line)
+        for line in dist.requires
+        # most lines are for extras that nobody asked for; parsing them costs more than all else
+        if wanted(name := name_of(line)) and (extras or "extra ==" not in line or " or " in line)
+    ]
     if not lines:
         return
     # 60 ms that an environment without CUDA requirements need not pay

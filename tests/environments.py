@@ -104,6 +104,7 @@ def make_cuda_environment(prefix: Path) -> Environment:
         {
             "torch/__init__.py": b"raise SystemExit('imported')\n",
             "torch/version.py": version,
+            "torch/lib/libtorch_cuda.so": elf("libtorch_cuda.so"),
             "torch/lib/libtorch_python.so": elf("libtorch_python.so", arch=arch),
         },
         [

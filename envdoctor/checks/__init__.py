@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from envdoctor.checks.abi import package_for_another_python
+from envdoctor.checks.agreement import engines_pin_different_torch, requirement_not_met
+from envdoctor.checks.cache_entries import damaged_cache_entry, stale_compile_cache
+from envdoctor.checks.caches import (
+    cache_folder_not_writable,
+    cache_folder_open_to_all,
+    stray_cache_left,
+)
+from envdoctor.checks.companions import companion_for_another_torch, flashinfer_versions_differ
 from envdoctor.checks.container import container_memory_too_small, locked_memory_limit
 from envdoctor.checks.driver import (
     driver_library_mismatch,
@@ -19,7 +28,17 @@ from envdoctor.checks.host import (
     gpu_fault_in_kernel_log,
     shared_memory_too_small,
 )
-from envdoctor.checks.hygiene import duplicate_distribution, interrupted_uninstall_leftover
+from envdoctor.checks.hygiene import (
+    duplicate_distribution,
+    editable_source_gone,
+    interrupted_uninstall_leftover,
+)
+from envdoctor.checks.imports import (
+    module_shadowed,
+    namespace_package_closed,
+    startup_file_edits_path,
+)
+from envdoctor.checks.metadata import torch_version_disagrees
 from envdoctor.checks.nccl import (
     debugging_variable_left,
     network_interface_not_found,
@@ -31,6 +50,7 @@ from envdoctor.checks.packages import (
     required_package_missing,
 )
 from envdoctor.checks.ptxas import ptxas_not_executable, ptxas_too_old
+from envdoctor.checks.runtimes import torch_of_conda_and_pip, two_openmp_runtimes
 from envdoctor.checks.strays import stray_module, stray_package
 from envdoctor.checks.suppressions import suppression_without_effect
 from envdoctor.checks.toolchain import no_c_compiler, python_headers_missing, user_without_name
@@ -40,13 +60,23 @@ from envdoctor.checks.torch import (
     torch_not_installed,
     torch_not_of_profile,
 )
+from envdoctor.checks.venv import (
+    launcher_of_another_python,
+    python_home_set,
+    scripts_start_another_python,
+    venv_python_changed,
+    venv_python_gone,
+)
 from envdoctor.checks.visibility import visible_device_not_found, visible_devices_by_uuid
 
 if TYPE_CHECKING:
     from envdoctor.check import Check
 
 BUILTIN_CHECKS: tuple[Check, ...] = (
+    venv_python_gone,
+    venv_python_changed,
     torch_not_installed,
+    torch_version_disagrees,
     torch_not_of_profile,
     cpu_torch_on_gpu_machine,
     cuda_torch_without_gpu,
@@ -62,12 +92,31 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     required_package_missing,
     package_version_not_pinned,
     package_without_libraries,
+    engines_pin_different_torch,
+    requirement_not_met,
+    companion_for_another_torch,
+    flashinfer_versions_differ,
+    package_for_another_python,
     package_files_damaged,
     package_without_record,
     stray_package,
     stray_module,
     duplicate_distribution,
     interrupted_uninstall_leftover,
+    editable_source_gone,
+    module_shadowed,
+    namespace_package_closed,
+    startup_file_edits_path,
+    scripts_start_another_python,
+    launcher_of_another_python,
+    python_home_set,
+    torch_of_conda_and_pip,
+    two_openmp_runtimes,
+    cache_folder_not_writable,
+    cache_folder_open_to_all,
+    stale_compile_cache,
+    damaged_cache_entry,
+    stray_cache_left,
     no_c_compiler,
     python_headers_missing,
     ptxas_too_old,

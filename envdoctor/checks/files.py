@@ -164,6 +164,7 @@ def package_without_record(installed: DistributionsFact, policy: PolicyFact) -> 
         )
         for dist in installed.distributions
         if not dist.has_record
+        and dist is installed.find(dist.name)  # a leftover beside it is another check's matter
         and dist.installer != "conda"
         and (dist.name in {"torch", "triton"} or dist.name.startswith("nvidia-"))
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from envdoctor.check import check
 from envdoctor.facts import (
     DistributionsFact,
@@ -10,7 +12,10 @@ from envdoctor.facts import (
     PolicyFact,
     TorchBuildFact,
 )
+from envdoctor.torch_index import default_build, index_option
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Skipped, Verdict
+
+_EXACT_TORCH = re.compile(r"torch\s*\(?\s*===?\s*([^\s,;)*]+)\s*\)?\s*(?:;|$)")
 
 
 @check()
@@ -71,44 +76,80 @@ def torch_not_installed(
 
 @check(requires=["torch-not-installed"])
 def cpu_torch_on_gpu_machine(
-    torch_build: TorchBuildFact, nvidia: NvidiaFact, policy: PolicyFact
+    torch_build: TorchBuildFact,
+    nvidia: NvidiaFact,
+    installed: DistributionsFact,
+    policy: PolicyFact,
 ) -> Verdict:
     """Torch is a CPU build on a machine with an NVIDIA GPU.
 
     ## What it checks
-    The build's CUDA version in `torch/version.py`, against the NVIDIA devices in sysfs and /dev.
+    The build's CUDA version in `torch/version.py`, against the NVIDIA devices in sysfs and /dev;
+    and which installed package pins torch to this very release, which is how a CUDA build gets
+    replaced by a CPU build. A build for Intel or AMD GPUs gets a warning.
 
     ## Why it matters
     Such a torch runs, slowly: `torch.cuda.is_available()` is False and nothing says why.
 
     ## Remedy
-    Build from a CUDA profile. A profile whose variant is `cpu` says that the CPU is meant.
+    Reinstall torch from a CUDA index, at the version that the other packages pin. A profile whose
+    variant is `cpu` says that the CPU is meant.
 
     ## Source
     astral-sh/uv#17236; oobabooga/textgen#7581.
     """
-    if torch_build.cuda or torch_build.hip:
-        return Ok(f"torch {torch_build.version} is a GPU build")
+    if torch_build.cuda:
+        return Ok(f"torch {torch_build.version} is a CUDA build")
     if policy.variant == "cpu" or policy.expect_gpu is False:
         return Ok("a CPU build is wanted")
     if nvidia.num_devices == 0:
         return Ok("no NVIDIA device here")
+    other = "ROCm" if torch_build.hip else "Intel GPU" if torch_build.xpu else ""
+    pinning = _pinning_torch(installed)
+    because = "".join(f"; {name} requires torch{pin}" for name, pin in pinning)
     return Problem(
         culprit="torch",
-        message=f"torch {torch_build.version} is a CPU build, but this machine has "
-        f"{nvidia.num_devices} NVIDIA device(s)",
+        severity=Severity.WARNING if other else Severity.ERROR,
+        message=f"torch {torch_build.version} is a{'n' if other[:1] == 'I' else ''} "
+        f"{other or 'CPU'} build, but this machine has {nvidia.num_devices} NVIDIA device(s)"
+        f"{because}",
         evidence=(
             Evidence(
                 subject=f"{torch_build.path}/version.py",
                 expected="a CUDA version",
                 found="cuda = None",
             ),
+            *(Evidence(subject=name, found=f"requires torch{pin}") for name, pin in pinning),
         ),
-        remedy=Remedy(
+        remedy=_cuda_remedy(torch_build, nvidia, policy),
+    )
+
+
+def _pinning_torch(installed: DistributionsFact) -> list[tuple[str, str]]:
+    """Return the packages with an exact pin on torch, and the pin, such as `==2.9.0`."""
+    return [
+        (f"{dist.name} {dist.version}", f"=={match[1]}")
+        for dist in installed.distributions
+        for line in dist.requires
+        if (match := _EXACT_TORCH.match(line))
+    ]
+
+
+def _cuda_remedy(torch_build: TorchBuildFact, nvidia: NvidiaFact, policy: PolicyFact) -> Remedy:
+    """Keep the release, which other packages may pin; change the build."""
+    build = default_build(torch_build.version or "")
+    served = re.match(r"\d+", nvidia.cuda or "")
+    needs = build.partition("+cu")[2][:2]
+    if not build or (served and int(served[0]) < int(needs)):
+        return Remedy(
             kind="reinstall-from-cuda-index",
-            text="Build an environment with a CUDA torch.",
+            text="Build an environment with a torch for the CUDA that the driver serves.",
             commands=("envdoctor build --profile cu128",),
-        ),
+        )
+    return Remedy(
+        kind="reinstall-from-cuda-index",
+        text="Reinstall the same release of torch from its CUDA index, with what it requires.",
+        commands=(f"{policy.pip_add} {index_option(build)}torch=={build}",),
     )
 
 
@@ -195,7 +236,9 @@ def torch_not_of_profile(torch_build: TorchBuildFact, policy: PolicyFact) -> Ver
 
 
 def build_variant(torch_build: TorchBuildFact) -> str:
-    """Return the variant as profiles write it: `cpu`, `rocm` or `cu128`."""
+    """Return the variant as profiles write it: `cpu`, `rocm`, `xpu` or `cu128`."""
     if torch_build.cuda:
         return "cu" + torch_build.cuda.replace(".", "")
+    if torch_build.xpu:
+        return "xpu"
     return "rocm" if torch_build.hip else "cpu"

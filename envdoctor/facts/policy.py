@@ -33,6 +33,12 @@ class PolicyFact(Fact):
     pip_install: str = "pip install --force-reinstall --no-deps"
     pip_uninstall: str = "pip uninstall -y"
 
+    @property
+    def pip_add(self) -> str:
+        """Command that installs packages with what they require, without force."""
+        options = {"--force-reinstall", "--no-deps", "--reinstall"}
+        return " ".join(word for word in self.pip_install.split() if word not in options)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppression:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import (
@@ -62,7 +63,8 @@ def _home(subject: Subject, facts: FactSet) -> str:
 def _triton(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
     """Yield Triton's cache.
 
-    Source: triton/knobs.py 3.6 and 3.9: TRITON_CACHE_DIR, else `.triton/cache` below TRITON_HOME.
+    Source: triton/knobs.py 3.6.0, read 2026-11-29: TRITON_CACHE_DIR, else `.triton/cache` below
+    TRITON_HOME.
     """
     variables = subject.variables
     if path := variables.get("TRITON_CACHE_DIR"):
@@ -90,13 +92,14 @@ def _triton_folder(subject: Subject, facts: FactSet, path: str, variable: str) -
 def _inductor(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
     """Yield Inductor's cache, which holds Triton's where TRITON_CACHE_DIR is unset.
 
-    Source: torch/_inductor/runtime/cache_dir_utils.py 2.9 to 2.15, read 2026-11-29.
+    Source: torch/_inductor/runtime/cache_dir_utils.py 2.13.0, read 2026-11-29.
     """
     variables = subject.variables
     path = variables.get("TORCHINDUCTOR_CACHE_DIR", "")
     variable = "TORCHINDUCTOR_CACHE_DIR" if path else ""
     if not path and (name := _user_name(subject)):
-        path = f"{variables.get('TMPDIR') or '/tmp'}/torchinductor_{name}"
+        safe = re.sub(r'[\\/:*?"<>|]', "_", name)
+        path = f"{variables.get('TMPDIR') or '/tmp'}/torchinductor_{safe}"
     if not path:
         return
     place = subject.locate(path)
@@ -151,7 +154,8 @@ def _owner(subject: Subject, facts: FactSet, path: str) -> PathOwner | None:
             continue
         return PathOwner(
             path=path if folder == place else subject.shown(folder),
-            uid=status.st_uid,
+            # a mounted root's files belong to whoever unpacked it
+            uid=status.st_uid if subject.is_this_machine else None,
             mode=status.st_mode & 0o7777,
             is_writable=_is_writable(subject, folder),
         )

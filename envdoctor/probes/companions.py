@@ -47,8 +47,8 @@ def _builds_in(site: str) -> Iterator[CompanionBuild]:
 def parse_xformers_build(path: str, text: str) -> CompanionBuild:
     """Read the build that xformers records beside its library.
 
-    Source: xformers/_cpp_lib.py 0.0.33, `_BuildInfo`: `{"version": {"torch": "2.9.0+cu128",
-    "cuda": 1208, ...}}`.
+    Source: xformers/_cpp_lib.py, `_BuildInfo`, read 2026-11-29: `{"version": {"torch":
+    "2.9.0+cu128", "cuda": 1208, ...}}`.
     """
     try:
         version = json.loads(text)["version"]

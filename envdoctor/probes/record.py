@@ -29,8 +29,12 @@ _MATTERS_EXACTLY = frozenset({"torch", "triton", "pytorch-triton"})
 
 def read_records(subject: Subject, facts: FactSet) -> RecordsFact:
     """Compare the files of the distributions that matter, or of all if the subject says so."""
-    found = facts.need(DistributionsFact).distributions
-    chosen = [dist for dist in found if subject.all_records or matters(dist.name)]
+    installed = facts.need(DistributionsFact)
+    chosen = [
+        dist
+        for dist in installed.distributions
+        if (subject.all_records or matters(dist.name)) and dist is installed.find(dist.name)
+    ]
     return RecordsFact(
         distributions=tuple(compare_files(dist) for dist in chosen if dist.has_record)
     )

@@ -23,6 +23,8 @@ from envdoctor.facts import (
     MigDevice,
     NetworkFact,
     NvidiaFact,
+    PathOwner,
+    PathOwnersFact,
     ProbeRecordsFact,
     RunRecord,
     ServicesFact,
@@ -59,9 +61,12 @@ class Case:
 
     def _facts(self) -> Iterator[Fact | None]:
         yield self._interpreter()
-        yield VariablesFact(values=tuple(sorted(self.raw.get("env", {}).items())))
+        # A case's variables are those of a process that uses its environment.
+        variables = {"VIRTUAL_ENV": str(self.folder), **self.raw.get("env", {})}
+        yield VariablesFact(values=tuple(sorted(variables.items())))
         yield from machine_facts(self.told, self.sysroot)
         yield from tool_facts(self.told, self.raw.get("python", {}))
+        yield path_owners(self.told)
         yield from _foreign_facts(self.told)
 
     def _interpreter(self) -> InterpreterFact:
@@ -71,12 +76,15 @@ class Case:
         more = {
             name: python[name] for name in ("purelib", "platlib", "user_site") if name in python
         }
+        folders = list(python.get("sys_path", [str(self.folder / "site-packages")]))
+        if python.get("enable_user_site") and python.get("user_site", folders[0]) not in folders:
+            folders.insert(0, python["user_site"])
         return InterpreterFact(
             prefix=prefix,
             python=f"{prefix}/bin/python",
             version=python.get("version", "3.11.9"),
             is_venv=True,
-            site_packages=tuple(python.get("sys_path", [str(self.folder / "site-packages")])),
+            site_packages=tuple(folders),
             **{name: value for name, value in more.items() if name in known},
         )
 
@@ -188,6 +196,20 @@ def _state(state: Any) -> str:
     if isinstance(state, dict):
         return ", ".join(f"{name}={value}" for name, value in state.items())
     return {True: "running", False: "stopped"}.get(state, str(state))
+
+
+def path_owners(told: Mapping[str, Any]) -> PathOwnersFact:
+    return PathOwnersFact(
+        owners=tuple(
+            PathOwner(
+                path=path,
+                uid=owner.get("uid"),
+                mode=int(str(owner["mode"]), 8) if "mode" in owner else None,
+                is_writable=owner.get("writable"),
+            )
+            for path, owner in told.get("path_owners", {}).items()
+        )
+    )
 
 
 def _foreign_facts(told: Mapping[str, Any]) -> Iterator[Fact | None]:

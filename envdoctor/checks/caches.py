@@ -1,0 +1,180 @@
+"""Checks of the folders that compiled kernels are kept in."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import groupby
+
+from envdoctor.check import check, problems
+from envdoctor.facts import (
+    CacheFolder,
+    CachesFact,
+    PathOwner,
+    UserFact,
+)
+from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
+
+_VARIABLES = {"triton": "TRITON_CACHE_DIR", "inductor": "TORCHINDUCTOR_CACHE_DIR"}
+_OWNER_WRITES, _OTHERS_WRITE, _STICKY = 0o200, 0o002, 0o1000
+
+
+@check()
+def cache_folder_not_writable(caches: CachesFact, user: UserFact) -> Verdict:
+    """A compile cache belongs to somebody else or cannot be written.
+
+    ## What it checks
+    The folders that Triton and Inductor keep compiled kernels in (TRITON_CACHE_DIR, TRITON_HOME,
+    TORCHINDUCTOR_CACHE_DIR or their defaults), or the nearest folder above that is there: this user
+    owns it and can write to it. A cache that is not there yet is normal.
+
+    ## Why it matters
+    torch.compile and Triton stop with PermissionError on a lock or kernel file; and whoever owns
+    the folder can put code into it that runs as you.
+
+    ## Remedy
+    Point both variables at a folder of your own.
+
+    ## Source
+    triton-lang/triton#518; torch/_inductor/runtime/cache_dir_utils.py, read 2026-11-29.
+    """
+    barred = [
+        (folder, folder.owner, fault)
+        for folder in caches.folders
+        if folder.owner and (fault := _fault(folder, folder.owner, user))
+    ]
+    # Variables that name one folder have one cause.
+    barred.sort(key=lambda item: item[1].path)
+    groups = [list(group) for _, group in groupby(barred, key=lambda item: item[1].path)]
+    found = [_barred([folder for folder, _, _ in group], group[0], user) for group in groups]
+    return problems(found, Ok("compile caches can be written"))
+
+
+def _fault(folder: CacheFolder, owner: PathOwner, user: UserFact) -> str:
+    if folder.kind not in _VARIABLES:
+        return ""
+    if _is_closed(owner, user):
+        whose = "" if owner.uid in (None, user.uid) else f", it belongs to uid {owner.uid}"
+        return f"uid {user.uid} cannot write to it{whose}"
+    # root runs containers with other people's folders mounted
+    if folder.exists and user.uid != 0 and owner.uid not in (None, user.uid):
+        return f"it belongs to uid {owner.uid}, not to uid {user.uid}"
+    return ""
+
+
+def _is_closed(owner: PathOwner, user: UserFact) -> bool:
+    """Tell whether the user cannot write; owner and mode decide where nobody tried."""
+    if owner.is_writable is not None or owner.uid is None or owner.mode is None or user.uid == 0:
+        return owner.is_writable is False
+    return not owner.mode & (_OWNER_WRITES if owner.uid == user.uid else _OTHERS_WRITE)
+
+
+def _barred(
+    folders: list[CacheFolder], first: tuple[CacheFolder, PathOwner, str], user: UserFact
+) -> Problem:
+    folder, owner, fault = first
+    variables = list(dict.fromkeys(item.variable or _VARIABLES[item.kind] for item in folders))
+    named = " and ".join(f"{name}={folder.path}" for name in variables if folder.variable)
+    is_error = _is_closed(owner, user)
+    mode = "" if owner.mode is None else f", mode {owner.mode:04o}"
+    above = "" if owner.path == folder.path else f" (for {folder.path}, which is not there yet)"
+    return Problem(
+        culprit=variables[0] if folder.variable else folder.path,
+        severity=Severity.ERROR if is_error else Severity.WARNING,
+        message=f"compile cache {owner.path}{above}: {fault}" + (f" ({named})" if named else ""),
+        evidence=(
+            Evidence(
+                subject=owner.path,
+                expected=f"a folder that uid {user.uid} owns and can write",
+                found=f"uid {owner.uid}{mode}",
+            ),
+        ),
+        remedy=Remedy(
+            kind="set-env",
+            text="Point the compile caches at a local folder of your own.",
+            commands=tuple(
+                f"export {name}={_own_folder(user)}/{kind}"
+                for kind, name in _VARIABLES.items()
+                if name in variables or (name == "TRITON_CACHE_DIR" and "TRITON_HOME" in variables)
+            ),
+        ),
+    )
+
+
+def _own_folder(user: UserFact) -> str:
+    if user.home and user.home_writable:
+        return shlex.quote(f"{user.home}/.cache/torch-compile")
+    return f"/tmp/torch-compile-{user.uid}"
+
+
+@check()
+def cache_folder_open_to_all(caches: CachesFact) -> Verdict:
+    """Everybody on this machine may write into a compile cache.
+
+    ## What it checks
+    The cache folders' permission bits: writable for others without the sticky bit.
+
+    ## Why it matters
+    Entries are shared objects and pickles that run as you: anybody can replace them.
+
+    ## Remedy
+    Take the permission away, or use a folder of your own.
+
+    ## Source
+    torch/_inductor/codecache.py, which loads what it finds, read 2026-11-29.
+    """
+    found = [
+        Problem(
+            culprit=folder.path,
+            severity=Severity.WARNING,
+            message=f"compile cache {folder.path} can be written by everybody "
+            f"(mode {owner.mode:04o})",
+            evidence=(Evidence(subject=folder.path, expected="0700", found=f"{owner.mode:04o}"),),
+            remedy=Remedy(
+                kind="set-env",
+                text="Take that permission away, or use a folder of your own.",
+                commands=(f"chmod o-w {shlex.quote(folder.path)}",),
+            ),
+        )
+        for folder in caches.folders
+        if folder.exists
+        and folder.kind in _VARIABLES
+        and (owner := folder.owner)
+        and owner.mode is not None
+        and owner.mode & _OTHERS_WRITE
+        and not owner.mode & _STICKY
+    ]
+    return problems(found, Ok("no compile cache is open to everybody"))
+
+
+@check()
+def stray_cache_left(caches: CachesFact) -> Verdict:
+    """Serving engines left caches of compiled kernels.
+
+    ## What it checks
+    The caches of FlashInfer, vLLM, sglang and tvm-ffi below the home folder, or where their
+    variables put them.
+
+    ## Why it matters
+    Training does not use them, and they can be large. They do no harm.
+
+    ## Remedy
+    Remove them if no other environment uses these engines.
+
+    ## Source
+    flashinfer/jit/env.py, read 2026-11-29; vLLM documentation, environment variables.
+    """
+    left = [folder for folder in caches.folders if folder.kind not in _VARIABLES]
+    if not left:
+        return Ok("none")
+    names = ", ".join(folder.path for folder in left)
+    return Problem(
+        culprit=left[0].path,
+        severity=Severity.INFO,
+        message=f"caches of serving engines are left: {names}",
+        evidence=tuple(Evidence(subject=folder.path, found=folder.kind) for folder in left),
+        remedy=Remedy(
+            kind="clear-cache",
+            text="Remove them if no other environment uses these engines.",
+            commands=tuple(f"rm -r {shlex.quote(folder.path)}" for folder in left),
+        ),
+    )
