@@ -10,6 +10,7 @@ from envdoctor import __version__
 from envdoctor.commands.build import build
 from envdoctor.commands.check import check
 from envdoctor.commands.explain import explain
+from envdoctor.commands.facts import facts
 from envdoctor.commands.profiles import profiles
 from envdoctor.commands.train import train
 
@@ -38,5 +39,5 @@ def root(
         raise typer.Exit
 
 
-for command in (check, build, train, explain, profiles):
+for command in (check, facts, build, train, explain, profiles):
     app.command()(command)

@@ -22,6 +22,7 @@ from envdoctor.facts import (
     VariablesFact,
 )
 from envdoctor.probes import collect
+from envdoctor.probes.run_records import read_log_records
 from envdoctor.probes.subject import THIS_MACHINE, Subject
 from envdoctor.report import Report
 from envdoctor.runner import run
@@ -91,17 +92,18 @@ class Place:
 
 def gather(place: Place, policy: PolicyFact) -> FactSet:
     """Return all facts of a place: those given, and the rest as its probes read them."""
-    if place.prefix is None:
-        return place.given.having(policy)
     subject = Subject(
-        prefix=place.prefix,
+        prefix=place.prefix or place.environment,
         root=place.root,
         variables=_variables(place),
         policy=policy,
         all_records=place.all_records,
         logs=place.logs,
     )
-    return collect(subject, place.given)
+    if place.prefix is not None:
+        return collect(subject, place.given)
+    told = place.given.having(policy)
+    return told.having(read_log_records(subject, told)) if place.logs else told
 
 
 def _variables(place: Place) -> Mapping[str, str]:

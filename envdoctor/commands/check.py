@@ -15,6 +15,7 @@ from envdoctor.commands.options import (
     PrefixOption,
     ProfileOption,
     PythonOption,
+    RedactOption,
     SysrootOption,
     chosen_place,
     chosen_profile,
@@ -53,6 +54,7 @@ def check(
     all_records: Annotated[
         bool, typer.Option("--all", help="Compare the files of every package, not only CUDA's.")
     ] = False,
+    redact: RedactOption = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also list what was looked at.")
     ] = False,
@@ -79,6 +81,10 @@ def check(
     policy = policy_of(wanted, prefix=place.environment, expect_gpu=expect_gpu)
     found = gather(place, policy)
     report = judge(found, profile=wanted, checks=checks, suppressions=suppressions)
+    if redact:
+        from envdoctor.redaction import redactor_for, this_host
+
+        report = redactor_for(found, hosts=[this_host()]).apply(report)
     print_report(report, output, verbose=verbose)
     raise typer.Exit(report.exit_code)
 

@@ -33,6 +33,10 @@ FactsOption = Annotated[
         help="Take facts from this snapshot; with --prefix or --sysroot the rest is read.",
     ),
 ]
+RedactOption = Annotated[
+    bool,
+    typer.Option("--redact", help="Leave out names of users and hosts, home folders, tokens."),
+]
 SysrootOption = Annotated[
     Path | None,
     typer.Option(help="Read the machine's files below this folder, such as an unpacked image."),

@@ -34,7 +34,7 @@ class FactSet:
     """
 
     def __init__(
-        self, facts: Iterable[Fact], unavailable: dict[type[Fact], Unavailable] | None = None
+        self, facts: Iterable[Fact], unavailable: Mapping[type[Fact], Unavailable] | None = None
     ) -> None:
         self._facts = {type(fact): fact for fact in facts}
         self._unavailable = dict(unavailable or {})
