@@ -14,11 +14,13 @@ from envdoctor.checks.caches import (
 )
 from envdoctor.checks.companions import companion_for_another_torch, flashinfer_versions_differ
 from envdoctor.checks.container import container_memory_too_small, locked_memory_limit
+from envdoctor.checks.cuda_runtime import two_cuda_runtimes
 from envdoctor.checks.driver import (
     driver_library_mismatch,
     driver_too_old_for_cuda,
     no_nvidia_driver,
 )
+from envdoctor.checks.driver_library import libcuda_is_stub, libcuda_missing, libcuda_shadowed
 from envdoctor.checks.files import package_files_damaged, package_without_record
 from envdoctor.checks.gpu import gpu_arch_not_in_build, gpu_fabric_not_ready, gpu_memory_held
 from envdoctor.checks.hazards import fx_tracing_race
@@ -38,6 +40,8 @@ from envdoctor.checks.imports import (
     namespace_package_closed,
     startup_file_edits_path,
 )
+from envdoctor.checks.linking import extension_for_another_torch, libstdcxx_too_old
+from envdoctor.checks.loader import lib_lib64_split, needed_library_not_found
 from envdoctor.checks.metadata import torch_version_disagrees
 from envdoctor.checks.nccl import (
     debugging_variable_left,
@@ -51,6 +55,7 @@ from envdoctor.checks.packages import (
 )
 from envdoctor.checks.ptxas import ptxas_not_executable, ptxas_too_old
 from envdoctor.checks.runtimes import torch_of_conda_and_pip, two_openmp_runtimes
+from envdoctor.checks.shadowing import cudnn_from_two_places, library_shadowed
 from envdoctor.checks.strays import stray_module, stray_package
 from envdoctor.checks.suppressions import suppression_without_effect
 from envdoctor.checks.toolchain import no_c_compiler, python_headers_missing, user_without_name
@@ -99,6 +104,16 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     package_for_another_python,
     package_files_damaged,
     package_without_record,
+    lib_lib64_split,
+    needed_library_not_found,
+    library_shadowed,
+    cudnn_from_two_places,
+    libstdcxx_too_old,
+    extension_for_another_torch,
+    two_cuda_runtimes,
+    libcuda_missing,
+    libcuda_is_stub,
+    libcuda_shadowed,
     stray_package,
     stray_module,
     duplicate_distribution,

@@ -94,7 +94,7 @@ class Shadow:
         soname: Its own DT_SONAME.
         own: The environment's file.
         num_lacking: How many functions the environment's file has and the loaded one lacks.
-        is_copy: True if both have the same size and functions.
+        is_copy: True if both have the same SONAME, size and functions.
     """
 
     found: FoundLibrary

@@ -69,12 +69,13 @@ def shadows(linker: Linker, shipped: Mapping[str, str], sites: Iterable[str]) ->
         if own is None or own.header is None or _is_one_file(item.file, own):
             continue
         theirs, ours = _functions(item.file), _functions(own)
+        is_alike = _soname(item) == own.header.soname and _size(item.file) == _size(own)
         yield Shadow(
             found=item.found,
             soname=_soname(item),
             own=own_path,
             num_lacking=len(ours - theirs),
-            is_copy=ours == theirs and _size(item.file) == _size(own),
+            is_copy=is_alike and ours == theirs,
         )
 
 
