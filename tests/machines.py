@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from envdoctor.checks import BUILTIN_CHECKS
 from envdoctor.facts import (
+    CachesFact,
     CompilerFact,
     ContainerFact,
     CudaStartFact,
@@ -79,6 +80,7 @@ HEALTHY: tuple[Fact, ...] = (
         is_venv=True,
         site_packages=("/env/lib/python3.11/site-packages",),
     ),
+    CachesFact(folders=()),
     ContainerFact(),
     CudaStartFact(),
     KernelLogFact(),

@@ -7,8 +7,16 @@ import shlex
 
 from envdoctor.check import check, problems
 from envdoctor.compatibility import ptxas_releases
-from envdoctor.facts import DistributionsFact, Gpu, NvidiaFact, PolicyFact, Ptxas, PtxasFact
-from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Skipped, Verdict
+from envdoctor.facts import (
+    CachesFact,
+    DistributionsFact,
+    Gpu,
+    NvidiaFact,
+    PolicyFact,
+    Ptxas,
+    PtxasFact,
+)
+from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Skipped, Verdict
 
 NO_TRITON = "Triton has nothing to compile here: no GPU, or no Triton"
 _TRITONS = ("triton", "pytorch-triton")
@@ -23,7 +31,11 @@ def compiles_for_gpu(nvidia: NvidiaFact, installed: DistributionsFact) -> bool:
 
 @check(requires=["torch-not-installed"])
 def ptxas_too_old(
-    ptxas: PtxasFact, nvidia: NvidiaFact, installed: DistributionsFact, policy: PolicyFact
+    ptxas: PtxasFact,
+    nvidia: NvidiaFact,
+    installed: DistributionsFact,
+    caches: CachesFact,
+    policy: PolicyFact,
 ) -> Verdict:
     """Triton's assembler does not know this GPU.
 
@@ -34,6 +46,7 @@ def ptxas_too_old(
 
     ## Why it matters
     Every Triton kernel stops with "is not defined for option gpu-name"; torch's own kernels run.
+    A warning where Triton's cache holds kernels: those run, so it shows only with a new one.
 
     ## Remedy
     Point TRITON_PTXAS_PATH at a ptxas that is new enough, or take a newer Triton with its torch.
@@ -48,7 +61,7 @@ def ptxas_too_old(
     if not known:
         return Skipped("no ptxas of Triton was found, or its release is unknown")
     found = [
-        _too_old(gpu, tool, ptxas, policy)
+        _too_old(gpu, tool, ptxas, policy, has_kernels=_has_kernels(caches))
         for gpu, tool in known
         if not knows(tool.release, gpu.capability)
     ]
@@ -78,11 +91,17 @@ def knows(release: str, capability: str) -> bool:
     return _numbers(release) >= _numbers(first)
 
 
+def _has_kernels(caches: CachesFact) -> bool:
+    return any(folder.kind == "triton" and folder.num_entries for folder in caches.folders)
+
+
 def _kinds(nvidia: NvidiaFact) -> list[Gpu]:
     return list({gpu.capability: gpu for gpu in nvidia.gpus}.values())
 
 
-def _too_old(gpu: Gpu, tool: Ptxas, ptxas: PtxasFact, policy: PolicyFact) -> Problem:
+def _too_old(
+    gpu: Gpu, tool: Ptxas, ptxas: PtxasFact, policy: PolicyFact, *, has_kernels: bool
+) -> Problem:
     arch = "sm_" + gpu.capability.replace(".", "")
     needed = ptxas_releases().get(gpu.capability, "a later release")
     variable = "TRITON_PTXAS_BLACKWELL_PATH" if tool.for_blackwell else "TRITON_PTXAS_PATH"
@@ -90,6 +109,7 @@ def _too_old(gpu: Gpu, tool: Ptxas, ptxas: PtxasFact, policy: PolicyFact) -> Pro
     unset = bool(tool.variable) and knows(bundled.release, gpu.capability)
     return Problem(
         culprit=tool.variable if unset else tool.path,
+        severity=Severity.WARNING if has_kernels else Severity.ERROR,
         message=f"{tool.variable or 'Triton'}'s ptxas is of CUDA {tool.release} and does not know "
         f"{arch} (GPU {gpu.index}, {gpu.name}); CUDA {needed} is the first that does",
         evidence=(

@@ -4,6 +4,8 @@ import pytest
 
 from envdoctor.checks.ptxas import knows
 from envdoctor.facts import (
+    CacheFolder,
+    CachesFact,
     CompilerFact,
     ContainerFact,
     Fact,
@@ -95,6 +97,12 @@ def test_headers_are_installed_by_whoever_builds_the_image() -> None:
 )
 def test_ptxas_too_old(tools: list[Ptxas], machine: Fact, expected: object) -> None:
     assert severity("ptxas-too-old", PtxasFact(tools=tuple(tools)), machine) == expected
+
+
+def test_old_ptxas_shows_late_where_the_cache_holds_kernels() -> None:
+    folder = CacheFolder(kind="triton", path="/home/user/.triton/cache", num_entries=3)
+    facts = (PtxasFact(tools=(ptxas("12.8"),)), GB10, CachesFact(folders=(folder,)))
+    assert severity("ptxas-too-old", *facts) is Severity.WARNING
 
 
 def test_old_ptxas_that_a_variable_names_is_unset() -> None:
