@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from envdoctor.probes.subject import Subject
 
 _PREFIXES = (
-    "CONDA_", "CUDA_", "CUDNN_", "FLASHINFER_", "GLOO_", "LD_", "NCCL_", "NVIDIA_", "NVSHMEM_",
-    "OMP_", "PYTHON", "PYTORCH_", "TORCH", "TRITON_", "UCX_",
+    "CONDA_", "CUDA_", "CUDNN_", "FLASHINFER_", "GLOO_", "KMP_", "LD_", "NCCL_", "NVIDIA_",
+    "NVSHMEM_", "OMP_", "PYTHON", "PYTORCH_", "TORCH", "TRITON_", "UCX_",
 )  # fmt: skip
 _EXACTLY = frozenset(
     {

@@ -22,8 +22,8 @@ LAUNCHERS = ("python", "python3", "pip", "pip3", "torchrun", "accelerate", "deep
 _MAX_SCRIPTS = 300
 _MAX_LINKS = 40
 _HEAD = 512
-# The second form is what installers write where the path is too long for the kernel.
-_SHEBANG = re.compile(rb"#! *([^\s]+)|#!/bin/sh\n'''exec' \"?(/[^\"\n]+?)\"? \"\$0\"")
+# The first form is what installers write where the path is too long for the kernel.
+_SHEBANG = re.compile(rb"#!/bin/sh\n'''exec' \"?(/[^\"\n]+?)\"? \"\$0\"|#! *([^\s]+)")
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?t?$")
 _OPENMP = re.compile(r"lib(gomp|iomp5|omp)\b.*\.so")
 _CONDA_RECORD = re.compile(r"(.+)-([^-]+)-[^-]+\.json")
@@ -75,7 +75,7 @@ def read_launcher(subject: Subject, path: Path) -> Launcher | None:
     Source: pip's and uv's script templates, read 2026-11-29.
     """
     match = _SHEBANG.match(read_head(path, _HEAD))
-    raw = (match[2] or match[1]) if match else b""
+    raw = (match[1] or match[2]) if match else b""
     interpreter = os.fsdecode(raw)
     if not interpreter.startswith("/") or not _PYTHON.match(interpreter.rpartition("/")[2]):
         return None
