@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from envdoctor.facts import Fact, FactSet, Unavailable
 from envdoctor.verdict import Crashed, Outcome, Problem, Skipped, Verdict
@@ -25,6 +26,7 @@ class Check:
         title: First line of the explanation.
         explanation: The page that `envdoctor explain ID` prints.
         reads: Parameter names and the kinds of facts they take.
+        optional: Names of parameters that take None where their fact could not be read.
         requires: Ids of checks without whose `Ok` this one says nothing.
         function: The judgement.
     """
@@ -33,6 +35,7 @@ class Check:
     title: str
     explanation: str
     reads: tuple[tuple[str, type[Fact]], ...]
+    optional: frozenset[str]
     requires: tuple[str, ...]
     function: Callable[..., Verdict]
 
@@ -42,12 +45,15 @@ class Check:
         Returns:
             At least one outcome; several only if each is a `Problem`.
         """
-        arguments: dict[str, Fact] = {}
+        arguments: dict[str, Fact | None] = {}
         for name, kind in self.reads:
             fact = facts.get(kind)
-            if isinstance(fact, Unavailable):
+            if not isinstance(fact, Unavailable):
+                arguments[name] = fact
+            elif name in self.optional:
+                arguments[name] = None
+            else:
                 return (Skipped(fact.reason),)
-            arguments[name] = fact
         try:
             verdict = self.function(**arguments)
         # One broken check must not hide what the others found; the report shows it as crashed.
@@ -62,7 +68,8 @@ def check(*, requires: Sequence[str] = ()) -> Callable[[Callable[..., Verdict]],
     """Make a check of a function.
 
     The id is the function's name in kebab-case, the docstring is its explanation, the annotated
-    parameters are the facts it reads.
+    parameters are the facts it reads. Without one of them the check is skipped, unless it is
+    annotated `SomeFact | None`.
 
     Args:
         requires: Ids of checks that must be `Ok` first.
@@ -79,11 +86,13 @@ def check(*, requires: Sequence[str] = ()) -> Callable[[Callable[..., Verdict]],
         missing = [heading for heading in HEADINGS if heading not in explanation]
         if missing:
             raise TypeError(f"check {function.__name__} has no {missing[0]!r} in its docstring")
+        reads, optional = _facts_read(function)
         return Check(
             id=function.__name__.replace("_", "-"),
             title=explanation.partition("\n")[0],
             explanation=explanation,
-            reads=_facts_read(function),
+            reads=reads,
+            optional=optional,
             requires=tuple(requires),
             function=function,
         )
@@ -91,14 +100,21 @@ def check(*, requires: Sequence[str] = ()) -> Callable[[Callable[..., Verdict]],
     return make
 
 
-def _facts_read(function: Callable[..., Any]) -> tuple[tuple[str, type[Fact]], ...]:
+def _facts_read(
+    function: Callable[..., Any],
+) -> tuple[tuple[tuple[str, type[Fact]], ...], frozenset[str]]:
     hints = get_type_hints(function)
-    names = inspect.signature(function).parameters
-    for name in names:
-        kind = hints.get(name)
-        if not (isinstance(kind, type) and issubclass(kind, Fact)):
+    reads: list[tuple[str, type[Fact]]] = []
+    optional: set[str] = set()
+    for name in inspect.signature(function).parameters:
+        arms = get_args(hints.get(name)) or (hints.get(name),)
+        if NoneType in arms:
+            optional.add(name)
+        kinds = [arm for arm in arms if isinstance(arm, type) and issubclass(arm, Fact)]
+        if len(kinds) != len(set(arms) - {NoneType}) or len(kinds) != 1:
             raise TypeError(f"check {function.__name__}: parameter {name!r} is no fact")
-    return tuple((name, hints[name]) for name in names)
+        reads.append((name, kinds[0]))
+    return tuple(reads), frozenset(optional)
 
 
 def is_kebab_case(name: str) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from envdoctor.check import check
+from envdoctor.checks.driver_library import version_of, without_forward_compatibility
 from envdoctor.compatibility import minimum_drivers
-from envdoctor.facts import ContainerFact, NvidiaFact, PolicyFact, TorchBuildFact
+from envdoctor.facts import ContainerFact, LoaderFact, NvidiaFact, PolicyFact, TorchBuildFact
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Skipped, Verdict
 
 _PROFILE_CUDA = 12
@@ -125,7 +126,10 @@ def no_nvidia_driver(nvidia: NvidiaFact, container: ContainerFact) -> Verdict:
 
 @check(requires=["torch-not-installed", "no-nvidia-driver"])
 def driver_too_old_for_cuda(
-    nvidia: NvidiaFact, torch_build: TorchBuildFact, policy: PolicyFact
+    nvidia: NvidiaFact,
+    torch_build: TorchBuildFact,
+    policy: PolicyFact,
+    loader: LoaderFact | None,
 ) -> Verdict:
     """The NVIDIA driver is older than torch's CUDA build needs.
 
@@ -151,6 +155,8 @@ def driver_too_old_for_cuda(
         return Skipped(f"no minimum driver is recorded for CUDA {torch_build.cuda}")
     if driver_key(nvidia.driver) >= driver_key(minimum):
         return Ok(f"driver {nvidia.driver} serves CUDA {torch_build.cuda} (from {minimum} on)")
+    if compat := _forward_compatible(loader, nvidia, minimum):
+        return Ok(f"forward compatibility: libcuda {compat} on driver {nvidia.driver}")
     serves = f", which serves CUDA up to {nvidia.cuda}," if nvidia.cuda else ""
     return Problem(
         culprit="NVIDIA driver",
@@ -167,6 +173,15 @@ def driver_too_old_for_cuda(
             commands=("envdoctor build --profile cu128",) if major > _PROFILE_CUDA else (),
         ),
     )
+
+
+def _forward_compatible(loader: LoaderFact | None, nvidia: NvidiaFact, minimum: str) -> str:
+    """Return the version of a compatibility package's libcuda that makes an old driver do."""
+    first = next(iter(loader.drivers), None) if loader else None
+    if first is None or "/compat" not in first.path or without_forward_compatibility(nvidia):
+        return ""
+    found = version_of(first) or ""
+    return found if driver_key(found) >= driver_key(minimum) else ""
 
 
 def driver_key(version: str | None) -> tuple[int, ...]:

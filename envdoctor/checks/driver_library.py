@@ -146,7 +146,7 @@ def libcuda_shadowed(
         return Ok(f"libcuda.so.1 is the driver's own, {found}")
     is_compat = "/compat" in first.path
     is_newer = _key(found) > _key(nvidia.driver)
-    consumer = [gpu.name for gpu in nvidia.gpus if _CONSUMER_GPU.search(gpu.name)]
+    consumer = without_forward_compatibility(nvidia)
     if is_compat and is_newer and not consumer:
         return Ok(f"forward compatibility: libcuda {found} on driver {nvidia.driver}")
     own = next((item for item in loader.drivers if version_of(item) == nvidia.driver), None)
@@ -192,6 +192,11 @@ def _evidence(drivers: Sequence[FoundLibrary], nvidia: NvidiaFact) -> tuple[Evid
         )
         for item in drivers
     )
+
+
+def without_forward_compatibility(nvidia: NvidiaFact) -> list[str]:
+    """Return the names of the GPUs that forward compatibility is not for."""
+    return [gpu.name for gpu in nvidia.gpus if _CONSUMER_GPU.search(gpu.name)]
 
 
 def is_stub(found: FoundLibrary) -> bool:

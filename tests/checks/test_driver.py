@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.facts import ContainerFact, NvidiaFact
+from envdoctor.facts import ContainerFact, Fact, FoundLibrary, LoaderFact, NvidiaFact
 from envdoctor.verdict import Ok, Severity, Skipped
-from tests.machines import nvidia, outcome, problem, severity
+from tests.machines import gpu, nvidia, outcome, problem, severity, torch
 
 DOCKER = ContainerFact(kind="docker")
 
@@ -76,3 +76,39 @@ def test_driver_of_this_machine_is_fine() -> None:
 def test_old_driver_states_what_it_serves() -> None:
     old = nvidia(driver="470.82.01", cuda="11.4")
     assert "11.4" in problem("driver-too-old-for-cuda", old).message
+
+
+H100 = nvidia(gpu(name="NVIDIA H100 80GB HBM3"), driver="550.90.07", cuda="12.4")
+GEFORCE = nvidia(gpu(name="NVIDIA GeForce RTX 4090"), driver="550.90.07", cuda="12.4")
+CU130 = torch("2.11.0+cu130", "13.0")
+
+
+def libcuda(folder: str, version: str) -> LoaderFact:
+    path = f"{folder}/libcuda.so.1"
+    found = FoundLibrary(name="libcuda.so.1", path=path, target=f"libcuda.so.{version}")
+    return LoaderFact(drivers=(found,))
+
+
+COMPAT = libcuda("/usr/local/cuda-13.0/compat", "580.95.05")
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param([H100, COMPAT], Ok, id="data-centre-gpu"),
+        pytest.param([GEFORCE, COMPAT], Severity.ERROR, id="consumer-gpu"),
+        pytest.param([H100], Severity.ERROR, id="no-package"),
+        pytest.param(
+            [H100, libcuda("/usr/local/cuda-12.9/compat", "575.57.08")],
+            Severity.ERROR,
+            id="package-of-an-older-cuda",
+        ),
+        pytest.param(
+            [H100, libcuda("/usr/lib/x86_64-linux-gnu", "580.95.05")],
+            Severity.ERROR,
+            id="no-package-but-a-mismatch",
+        ),
+    ],
+)
+def test_old_driver_with_forward_compatibility(facts: list[Fact], expected: object) -> None:
+    assert severity("driver-too-old-for-cuda", CU130, *facts) == expected
