@@ -7,8 +7,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from envdoctor.check import check, problems
-from envdoctor.compatibility import package_of_library
+from envdoctor.compatibility import companion_versions, package_of_library
 from envdoctor.facts import (
+    CompanionBuild,
     CompanionBuildsFact,
     DistributionsFact,
     HostFact,
@@ -21,6 +22,7 @@ from envdoctor.facts import (
 from envdoctor.pins import read_pins
 from envdoctor.requirements import marker_environment
 from envdoctor.search_path import removal_of
+from envdoctor.torch_index import public_version
 from envdoctor.verdict import Evidence, Ok, Owner, Problem, Remedy, Verdict
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _SHOWN = 5
 _LIBSTDCXX = "libstdc++.so.6"
 _GCC_LIBRARIES = frozenset({_LIBSTDCXX, "libgcc_s.so.1", "libgomp.so.1", "libgfortran.so.5"})
 _TORCH_LIBRARIES = ("libtorch", "libc10")
+_RUNTIME = "libcudart.so."
 
 
 @check(requires=["torch-not-installed"])
@@ -143,7 +146,7 @@ def extension_for_another_torch(
     if not lacking:
         return Ok("every compiled extension fits this torch")
     pins = read_pins(installed, marker_environment(interpreter, host))
-    explained = {build.name for build in companions.builds}
+    explained = {item.name for item in companions.builds if _says_so(item, loader, installed)}
     explained |= {pin.dist.name for pin in pins if pin.name == "torch" and not pin.holds}
     found = [
         _for_another(dist, evidence, installed, policy)
@@ -151,6 +154,20 @@ def extension_for_another_torch(
         if name not in explained and (dist := installed.find(name))
     ]
     return problems(found, Ok("what does not fit is named by the checks of its requirements"))
+
+
+def _says_so(build: CompanionBuild, loader: LoaderFact, installed: DistributionsFact) -> bool:
+    """Tell whether a package says itself that it is for another torch, which a check reads."""
+    release = public_version(installed.version_of("torch"))
+    pair = companion_versions().get(release, {}).get(build.name)
+    runtimes = (item.found.name for item in loader.objects if item.found.name.startswith(_RUNTIME))
+    major = next(runtimes, "").removeprefix(_RUNTIME)
+    is_other_cuda = bool(build.cuda) and build.cuda.partition(".")[0] != major
+    return is_other_cuda or (pair is not None and _minor(pair) != _minor(build.version))
+
+
+def _minor(version: str) -> list[str]:
+    return public_version(version).split(".")[:2]
 
 
 def _missing_libraries(loader: LoaderFact) -> dict[str, list[Evidence]]:

@@ -25,8 +25,6 @@ from envdoctor.requirements import (
 from envdoctor.verdict import Evidence, Ok, Owner, Problem, Remedy, Skipped, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from envdoctor.facts import Distribution
 
 _SHOWN = 5
@@ -56,13 +54,13 @@ def lib_lib64_split(loader: LoaderFact, torch_build: TorchBuildFact) -> Verdict:
     ## Source
     pytorch/pytorch#165812; pytorch/pytorch#104259.
     """
+    home = str(PurePath(torch_build.path or "").parent)
     missing = loader.missing()
-    split = {name: paths[0] for name in missing if (paths := loader.paths_of(name))}
+    split = {name: path for name in missing if (path := _elsewhere(name, home, loader))}
     if not split:
         return Ok("what the environment ships is where torch looks")
     name, path = next(iter(split.items()))
     other = path.partition("/nvidia/")[0]
-    home = str(PurePath(torch_build.path or "").parent)
     more = f" and {len(split) - 1} more" if len(split) > 1 else ""
     return Problem(
         culprit=f"{other}/nvidia",
@@ -83,7 +81,14 @@ def lib_lib64_split(loader: LoaderFact, torch_build: TorchBuildFact) -> Verdict:
     )
 
 
-@check(requires=["torch-not-installed"])
+def _elsewhere(name: str, home: str, loader: LoaderFact) -> str:
+    """Return where the environment ships a library if only outside of torch's package folder."""
+    paths = loader.paths_of(name)
+    is_beside = any(path.startswith(f"{home}/") for path in paths)
+    return paths[0] if paths and not is_beside else ""
+
+
+@check(requires=["torch-not-installed", "lib-lib64-split"])
 def needed_library_not_found(
     loader: LoaderFact,
     records: RecordsFact,
@@ -128,9 +133,10 @@ def needed_library_not_found(
 
 
 def _missing(loader: LoaderFact) -> dict[str, list[str]]:
-    """Return what torch misses, without the driver and what is only elsewhere in the environment.
+    """Return what torch misses, without the driver's libraries.
 
-    Of a root without a C library the system's libraries are not there to be judged.
+    A file that is there but was made for another machine is its package's damage. Of a root without
+    a C library the system's libraries are not there to be judged.
     """
     everything = loader.missing()
     is_partial = "libc.so.6" in everything
@@ -139,15 +145,17 @@ def _missing(loader: LoaderFact) -> dict[str, list[str]]:
     for name, askers in everything.items():
         asking = [path for path in askers if path in of_torch]
         is_ours = bool(package_of_library(name)) or name.startswith(("libtorch", "libc10"))
-        is_elsewhere = name.startswith(_DRIVER) or bool(loader.paths_of(name))
-        if asking and not is_elsewhere and (is_ours or not is_partial):
+        is_misfit = any(path in loader.passed_over for path in loader.paths_of(name))
+        if name.startswith(_DRIVER) or is_misfit:
+            continue
+        if asking and (is_ours or not is_partial):
             found[name] = asking
     return found
 
 
 def _explained_packages(
     records: RecordsFact, installed: DistributionsFact, interpreter: InterpreterFact, host: HostFact
-) -> Collection[str]:
+) -> set[str]:
     """Return the packages, without CUDA suffix, that are absent, gutted or of a wrong version."""
     required = required_cuda_packages(installed, marker_environment(interpreter, host))
     gutted = {

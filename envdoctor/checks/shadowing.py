@@ -12,6 +12,7 @@ from envdoctor.facts import (
     DistributionsFact,
     FoundLibrary,
     LoaderFact,
+    RecordsFact,
     Shadow,
     VariablesFact,
 )
@@ -106,7 +107,10 @@ def _mismatch(shadow: Shadow, loader: LoaderFact) -> str:
 
 @check(requires=["torch-not-installed", "lib-lib64-split"])
 def cudnn_from_two_places(
-    loader: LoaderFact, installed: DistributionsFact, variables: VariablesFact
+    loader: LoaderFact,
+    installed: DistributionsFact,
+    records: RecordsFact,
+    variables: VariablesFact,
 ) -> Verdict:
     """CuDNN's parts come from the environment and from the system together.
 
@@ -133,7 +137,12 @@ def cudnn_from_two_places(
         return Skipped("the environment's own cuDNN is not loaded")
     dist = _cudnn_package(installed)
     version = dist.version if dist else ""
-    foreign = [item for item in loader.cudnn if item.path not in loader.paths_of(item.name)]
+    lost = {PurePath(file.path).name for item in records.distributions for file in item.differing}
+    foreign = [
+        item
+        for item in loader.cudnn
+        if item.path not in loader.paths_of(item.name) and item.name not in lost
+    ]
     mixed = [item for item in foreign if _is_opened(item, version) and not _agrees(item, version)]
     if not mixed:
         return Ok(f"cuDNN {version} and its {len(loader.cudnn)} parts come from one place")

@@ -134,6 +134,7 @@ class LoaderFact(Fact):
         shipped: Pairs of SONAME and path of the libraries that the environment's packages ship.
         shadows: Those of them in whose place another file is loaded.
         unmet: Version nodes and symbols that are needed and not there.
+        passed_over: Files that a search met and did not stop at: made for another machine.
         cudnn: What cuDNN opens by name while it runs.
         drivers: Every `libcuda.so.1` that the search passes; the first one is taken.
         runtimes: The CUDA runtimes that a search by name finds.
@@ -146,6 +147,7 @@ class LoaderFact(Fact):
     shipped: tuple[tuple[str, str], ...] = ()
     shadows: tuple[Shadow, ...] = ()
     unmet: tuple[Unmet, ...] = ()
+    passed_over: tuple[str, ...] = ()
     cudnn: tuple[FoundLibrary, ...] = ()
     drivers: tuple[FoundLibrary, ...] = ()
     runtimes: tuple[FoundLibrary, ...] = ()

@@ -49,6 +49,9 @@ class LibraryFiles:
     Args:
         subject: What is inspected.
         machine: The only one whose code the loader takes, as `uname -m` spells it.
+
+    Attributes:
+        passed_over: Files that were met and are for another machine.
     """
 
     def __init__(self, subject: Subject, machine: str) -> None:
@@ -56,6 +59,7 @@ class LibraryFiles:
         self._machine = machine
         self._files: dict[str, LibraryFile | None] = {}
         self._folders: dict[str, tuple[str, frozenset[str]]] = {}
+        self.passed_over: list[str] = []
 
     def in_folder(self, folder: str, name: str) -> LibraryFile | None:
         """Return a file of a folder, or None if the loader would search on."""
@@ -107,12 +111,14 @@ class LibraryFiles:
         try:
             with open_elf(real) as file:
                 if file.machine != self._machine:
+                    self.passed_over.append(path)
                     return None
                 header, versions = file.header(), read_versions(file)
         except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
             return None
         except (ElfError, OSError) as error:
             if str(error).startswith(_PASSED_OVER):
+                self.passed_over.append(path)
                 return None
             return LibraryFile(path, real, _target(real), error=str(error))
         return LibraryFile(path, real, _target(real), header, versions)

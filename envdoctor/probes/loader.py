@@ -70,6 +70,7 @@ def read_loader(subject: Subject, facts: FactSet) -> LoaderFact:
         shipped=shipped,
         shadows=shadowing,
         unmet=tuple(unmet),
+        passed_over=tuple(files.passed_over),
         cudnn=cudnn,
         drivers=tuple(_drivers(linker)),
         runtimes=tuple(_runtimes(linker)),

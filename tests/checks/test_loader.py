@@ -16,6 +16,7 @@ from tests.loader_machine import (
     NEW_ABI,
     NVIDIA,
     OLD_ABI,
+    PARTS,
     SYSTEM,
     TORCH,
     Machine,
@@ -184,6 +185,14 @@ def replace_torch_library(machine: Machine, name: str, spec: Elf) -> None:
 def extension_of_old_abi(machine: Machine) -> None:
     spec = Elf(needed=("libc10.so", "libtorch.so"), undefined=(OLD_ABI, "PyLong_Type"))
     machine.install("flash-attn", "2.7.4.post1", {"flash_attn_2_cuda.so": spec}, ("torch",))
+
+
+def torchvision_of_old_abi(machine: Machine) -> None:
+    """What it says of itself is right; what it is linked to is not."""
+    spec = Elf(needed=("libc10.so", "libtorch.so"), undefined=(OLD_ABI,))
+    machine.install("torchvision", "0.24.1", {"torchvision/_C.so": spec}, ("torch==2.9.1",))
+    version = machine.site / "torchvision/version.py"
+    version.write_text("__version__ = '0.24.1+cu128'\ncuda = '12.8'\n")
 
 
 def extension_for_cuda_11(machine: Machine) -> None:
@@ -367,6 +376,15 @@ FAULTS: list[tuple[Callable[[Machine], None], Wanted]] = [
         ),
     ),
     (
+        torchvision_of_old_abi,
+        Wanted(
+            "extension-for-another-torch",
+            "torchvision",
+            "install-matching-wheel",
+            "torchvision==0.24.1",
+        ),
+    ),
+    (
         two_runtimes,
         Wanted(
             "two-cuda-runtimes", "nvidia-cuda-runtime", "uninstall-package", "nvidia-cuda-runtime"
@@ -483,6 +501,15 @@ def newer_toolkit_on_path(machine: Machine) -> None:
     machine.variables["LD_LIBRARY_PATH"] = f"/{OLD_TOOLKIT}"
 
 
+def cudnn_with_rpath_and_a_part_on_path(machine: Machine) -> None:
+    """Since 9.24 cuDNN's main library has an RPATH, which comes before the variable."""
+    spec = Elf(rpath="$ORIGIN", defines=("cudnnCreate",))
+    files = {"nvidia/cudnn/lib/libcudnn.so.9": spec}
+    files |= {f"nvidia/cudnn/lib/libcudnn_{part}.so.9": Elf() for part in PARTS}
+    machine.install("nvidia-cudnn-cu12", "9.10.2.21", files)
+    cudnn_part_on_path(machine)
+
+
 def own_folders_on_path(machine: Machine) -> None:
     folders = [f"{machine.site}/nvidia/{part}/lib" for _, part, _ in NVIDIA.values()]
     machine.variables["LD_LIBRARY_PATH"] = ":".join(["", *folders, ""])
@@ -541,6 +568,7 @@ def library_for_another_cuda_beside_one_that_fits(machine: Machine) -> None:
         conda_with_its_link,
         same_toolkit_on_path,
         newer_toolkit_on_path,
+        cudnn_with_rpath_and_a_part_on_path,
         own_folders_on_path,
         newer_compat_on_data_centre_gpu,
         second_runtime_that_nobody_asks_for,
@@ -583,6 +611,23 @@ def test_package_that_is_gone_hides_its_missing_libraries(machine: Machine, name
     shutil.rmtree(next(machine.site.glob(f"{name.replace('-', '_')}-*.dist-info")))
     ((check, problem),) = machine.problems()
     assert (check, problem.culprit) == ("required-package-missing", name)
+
+
+def test_part_of_cudnn_that_is_gone_is_damage_though_the_system_has_one(machine: Machine) -> None:
+    (machine.site / "nvidia/cudnn/lib/libcudnn_ops.so.9").unlink()
+    machine.put(f"{SYSTEM}/libcudnn_ops.so.9")
+    ((check, problem),) = machine.problems()
+    assert (check, problem.culprit) == ("package-files-damaged", "nvidia-cudnn-cu12")
+
+
+@pytest.mark.parametrize("name", list(NVIDIA))
+def test_library_for_another_machine_is_its_packages_damage(machine: Machine, name: str) -> None:
+    _, part, libraries = NVIDIA[name]
+    library = next(iter(libraries))
+    path = machine.site / "nvidia" / part / "lib" / library
+    path.write_bytes(build(named(library, replace(libraries[library], machine=183))))
+    ((check, problem),) = machine.problems()
+    assert (check, problem.culprit) == ("package-files-damaged", name)
 
 
 @pytest.mark.parametrize("name", list(NVIDIA))
