@@ -20,7 +20,7 @@ from torch import Tensor
 from torch._dynamo import config as dynamo_config
 from torch._dynamo.utils import counters
 from torch.nn import functional
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, FlexKernelOptions, flex_attention
 
 from train.block_mask import block_mask
 from train.sizes import dense_attention_bytes
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 DENSE_BUDGET_BYTES = 8 * 2**30
 """Scores that dense attention may hold for one layer, in bytes."""
+
+# Left to itself, torch takes its decoding kernel for fewer than 128 queries; with a block mask's
+# captured tensors that one does not build (torch 2.11, seen on an H200).
+KERNEL_OPTIONS: FlexKernelOptions = {"BACKEND": "TRITON"}
 
 RECOMPILE_LIMIT = 64
 """Shapes that flex_attention may be compiled for in one process; torch's default is 8."""
@@ -69,7 +73,12 @@ class FusedAttention:
     def __call__(self, q_BHQE: Tensor, k_BGTE: Tensor, v_BGTE: Tensor) -> Tensor:
         """Attend; see `train.drafter.Attend`."""
         return compiled_flex_attention()(
-            q_BHQE, k_BGTE, v_BGTE, block_mask=self.tiles, enable_gqa=True
+            q_BHQE,
+            k_BGTE,
+            v_BGTE,
+            block_mask=self.tiles,
+            enable_gqa=True,
+            kernel_options=KERNEL_OPTIONS,
         )
 
 
