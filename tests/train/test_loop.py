@@ -250,6 +250,10 @@ def test_warm_start_copies_the_last_layers(tiny: Target) -> None:
     assert torch.equal(copied.self_attn.k_proj.weight, last.self_attn.k_proj.weight)
     assert torch.equal(copied.mlp.down_proj.weight, last.mlp.down_proj.weight)
     assert copied.self_attn.q_norm.weight.eq(1.0).all()
+    states_BTF = torch.randn(1, 3, 64)
+    torch.testing.assert_close(
+        pair.drafter.fc(states_BTF), states_BTF[..., 32:], rtol=0.0, atol=0.1
+    )
     assert all(parameter.requires_grad for parameter in pair.drafter.parameters())
 
 
