@@ -180,10 +180,13 @@ def _reuse(job: _Job, shop: Workshop, resolution: Resolution, identity: str) -> 
             continue
         env = job.store.envs / name
         try:
-            verify_files(env, resolution.lock, job.profile, shop)
+            report = verify_files(env, resolution.lock, job.profile, shop)
         except UnfitEnvironmentError as error:
             job.stages.note(f"{name} is there but damaged, building anew: {error.message}")
             continue
+        # What is installed is the same; what it is wanted for may have changed.
+        found = msgspec.structs.replace(found, report=report.to_dict(), **_asked(job.profile))
+        receipt.write(found, job.store.receipt(name))
         store.make_current(job.store, name)
         job.stages.note(f"built already, and its files are complete: {env}")
         return Built(receipt=found, path=env, current=job.store.envs / "current", is_new=False)
@@ -229,8 +232,7 @@ def _receipt(
         id=generation.partition("-")[0],
         generation=generation,
         previous=job.store.linked("current"),
-        profile=msgspec.to_builtins(job.profile),
-        profile_sha256=profiles.digest(job.profile),
+        **_asked(job.profile),
         source=resolution.candidate.source,
         left_out=resolution.left_out,
         packages=resolution.lock.wheels,
@@ -245,6 +247,14 @@ def _receipt(
         seconds=dict(job.stages.seconds),
         report=found,
     )
+
+
+def _asked(profile: Profile) -> dict[str, Any]:
+    """Return the fields of a receipt that say what was asked."""
+    return {
+        "profile": msgspec.to_builtins(profile),
+        "profile_sha256": profiles.digest(profile),
+    }
 
 
 def _tidy(place: Store, stages: Stages) -> None:

@@ -57,7 +57,8 @@ def _reason(location: str, pip: PipConfig) -> str:
 def _ask(url: str, pip: PipConfig) -> str:
     """Return why an index does not answer; any answer but a server's error will do.
 
-    An index may refuse the page that is asked for, or want credentials, and yet serve packages.
+    An index may refuse the page that is asked for, or want credentials, and yet serve packages. Nor
+    is a certificate judged here: uv trusts others than this Python does.
     """
     try:
         parts = urlsplit(url)
@@ -75,7 +76,8 @@ def _ask(url: str, pip: PipConfig) -> str:
         is_broken = error.code >= 500  # noqa: PLR2004  server errors
         return f"answered with an error (HTTP {error.code})" if is_broken else ""
     except urllib.error.URLError as error:
-        return f"did not answer ({_cause(error.reason)})"
+        cause = _cause(error.reason)
+        return f"did not answer ({cause})" if cause else ""
     except (OSError, ValueError) as error:
         return f"did not answer ({_cause(error)})"
 
@@ -97,6 +99,6 @@ def _cause(reason: object) -> str:
         case ConnectionRefusedError():
             return "connection refused"
         case ssl.SSLCertVerificationError():
-            return "its certificate is not trusted"
+            return ""
         case _:
             return str(reason)

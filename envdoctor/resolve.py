@@ -11,7 +11,7 @@ from envdoctor.errors import EnvdoctorError, IntegrityError, NoSolutionError, So
 from envdoctor.toml_text import array, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from envdoctor.plan import BuildPlan, Candidate
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from envdoctor.workshop import Workshop
 
 _TIMEOUT_SECONDS = 900
+_REFERENCES: Mapping[type[EnvdoctorError], str] = {
+    NoSolutionError: "no-solution",
+    IntegrityError: "no-usable-hash",
+    SourceError: "no-source",
+}
+"""References of the final error, by kind; the first that was met tells most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,18 +179,14 @@ def _exhausted(
     plan: BuildPlan, left_out: Sequence[tuple[str, str]], failures: Sequence[EnvdoctorError]
 ) -> EnvdoctorError:
     """Return the error that tells most: a source that answered says more than one that did not."""
-    kinds = (NoSolutionError, IntegrityError, SourceError)
-    kind = next((kind for kind in kinds if any(isinstance(f, kind) for f in failures)), SourceError)
+    met = {type(failure) for failure in failures}
+    kind = next((kind for kind in _REFERENCES if kind in met), SourceError)
     torch = plan.profile.torch
     wanted = f"profile {plan.profile.name} (torch {torch.version} {torch.variant})"
     lines = [f"no source has a set of packages for {wanted}:"]
     lines += [f"  {source}: {reason}" for source, reason in left_out]
+    hint = "give a folder of wheels with --wheels DIR, or write a mirror's URL into the profile"
     if plan.constraints and kind is NoSolutionError:
         lines += [f"  pip's constraints hold here: {', '.join(plan.constraints)}"]
-    return kind(
-        "\n".join(lines),
-        reference={SourceError: "no-source", IntegrityError: "no-usable-hash"}.get(
-            kind, "no-solution"
-        ),
-        hint="give a folder of wheels with --wheels DIR, or write a mirror's URL into the profile",
-    )
+        hint += '; if a constraint is in the way, set PIP_CONSTRAINT= or pip_config = "ignore"'
+    return kind("\n".join(lines), reference=_REFERENCES[kind], hint=hint)

@@ -12,7 +12,7 @@ from envdoctor.reach import unreachable
 from envdoctor.urls import local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from envdoctor.profile import Profile
@@ -48,12 +48,13 @@ def gather(
         variables: Environment variables for pip.
 
     Raises:
-        UsageError: A folder that the user named does not exist.
+        UsageError: A folder that the user named, or a constraint file of pip, does not exist.
     """
     for folder in wheels:
         if not folder.is_dir():
             raise UsageError(f"--wheels {folder}: no such folder", reference="no-wheel-folder")
     pip, notes = _pip(profile, variables)
+    _require_constraints(pip)
     asked = [index.url for index in profile.index if index.url]
     asked += [*profile.sources.wheelhouse, *_locations(pip)]
     dead = unreachable(asked, pip=pip)
@@ -64,7 +65,7 @@ def gather(
         wheels=tuple(folder.absolute() for folder in (*wheels, *folders)),
         pip=_alive(pip, dead),
         dead=dead,
-        notes=(*notes, *(f"left out pip's {dead[one]}" for one in _locations(pip) if one in dead)),
+        notes=(*notes, *_left_out(profile, pip, dead)),
     )
 
 
@@ -75,6 +76,25 @@ def _pip(profile: Profile, variables: Mapping[str, str]) -> tuple[PipConfig, tup
     if found is None:
         return PipConfig(), ("no Python within reach has pip: its configuration is not known",)
     return found, ()
+
+
+def _require_constraints(pip: PipConfig) -> None:
+    """Refuse to build without a constraint that somebody wanted to hold, as pip does."""
+    for one in pip.constraints:
+        path = local_path(one)
+        if path is not None and not path.is_file():
+            raise UsageError(
+                f"pip is configured with the constraint file {one}, which does not exist",
+                reference="no-constraint-file",
+                hint="correct pip's configuration, or set PIP_CONSTRAINT= for this build",
+            )
+
+
+def _left_out(profile: Profile, pip: PipConfig, dead: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"left out pip's {dead[one]}" for one in _locations(pip) if one in dead)
+    for folder in profile.sources.wheelhouse:
+        if folder in dead:
+            yield f"left out a wheel folder of the profile: {dead[folder]}"
 
 
 def _locations(pip: PipConfig) -> list[str]:

@@ -124,9 +124,9 @@ def make_folders(store: Store) -> None:
 
 
 def new_staging(store: Store) -> Path:
-    """Make an empty folder for one build."""
+    """Make an empty folder for one build; others may not look into it, as URLs hold passwords."""
     staged = store.staging / f"{os.getpid()}-{time.time_ns():x}"
-    staged.mkdir()
+    staged.mkdir(mode=0o700)
     return staged
 
 

@@ -73,6 +73,24 @@ def test_second_build_finds_the_first(bench: Bench) -> None:
     assert "built already" in bench.notes
 
 
+def test_receipt_follows_a_profile_that_asks_for_the_same_packages(bench: Bench) -> None:
+    first = bench.build(bench.write())
+    second = bench.build(bench.write(more='[env]\nset = { A = "1" }'))
+    written = receipt.read(bench.envs / f"receipts/{first.path.name}.json")
+    assert (second.is_new, second.path) == (False, first.path)
+    assert written is not None
+    assert (wanted := written.wanted()) is not None
+    assert wanted.env.set == {"A": "1"}
+
+
+def test_home_may_have_blanks_and_umlauts(tmp_path: Path) -> None:
+    odd = Bench(tmp_path / "my d\u00e4ta 'x'")
+    built = odd.build(odd.write())
+    assert odd.torch_of_current() == "9.9.0+cpu"
+    assert not odd.build(odd.write()).is_new
+    assert built.path.exists()
+
+
 def test_force_builds_anew_beside_the_good_one(bench: Bench) -> None:
     first = bench.build(bench.write())
     second = bench.build(bench.write(), force=True)
@@ -215,6 +233,16 @@ def test_constraint_of_pip_that_excludes_torch_is_named(
     with pytest.raises(NoSolutionError, match=f"constraints hold here: {constraint}") as caught:
         bench.build(str(bench.folder / "tiny.toml"))
     assert caught.value.exit_code == ExitCode.NO_SOLUTION
+
+
+def test_missing_constraint_file_of_pip_is_named(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_CONSTRAINT", "/no/such/constraints.txt")
+    text = Path(bench.write()).read_text().replace('pip_config = "ignore"', "")
+    (bench.folder / "tiny.toml").write_text(text)
+    with pytest.raises(UsageError, match="which does not exist"):
+        bench.build(str(bench.folder / "tiny.toml"))
 
 
 def test_excluded_package_is_not_installed(bench: Bench) -> None:

@@ -48,6 +48,7 @@ class Bench:
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
         make_torch(self.wheels, "9.9.0+cpu")
         make_torch(self.wheels, "9.9.1+cpu")
         make_wheel(self.wheels, "alpha", "1.0", requires=["beta>=1"])
