@@ -131,6 +131,8 @@ def _build(job: _Job) -> Built:
         try:
             with job.stages.stage("prepare", "uv, Python and package sources"):
                 shop, what = _prepare(job, log)
+            if job.store.linked("current") is None:
+                require_room(job.profile, home=job.store.home, cache=job.store.cache)
             with job.stages.stage("resolve", f"profile {job.profile.name}"):
                 resolution = resolve(what, shop)
             identity = _identity(resolution.lock, shop)
