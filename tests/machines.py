@@ -14,11 +14,13 @@ from envdoctor.facts import (
     DistributionsFact,
     Fact,
     FactSet,
+    FoundLibrary,
     Gpu,
     HostFact,
     InterpreterFact,
     KernelLogFact,
     LimitsFact,
+    LoaderFact,
     LogRecordsFact,
     NcclFilesFact,
     NetworkFact,
@@ -68,6 +70,12 @@ def torch(version: str = "2.10.0+cu128", cuda: str | None = "12.8") -> TorchBuil
     return TorchBuildFact(path="/env/torch", version=version, cuda=cuda, arch=("sm_90", "sm_120"))
 
 
+LIBCUDA = FoundLibrary(
+    name="libcuda.so.1",
+    path="/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    target="libcuda.so.580.95.05",
+)
+
 HEALTHY: tuple[Fact, ...] = (
     PolicyFact(),
     HostFact(
@@ -85,6 +93,7 @@ HEALTHY: tuple[Fact, ...] = (
     CudaStartFact(),
     KernelLogFact(),
     LimitsFact(),
+    LoaderFact(drivers=(LIBCUDA,)),
     LogRecordsFact(),
     ProbeRecordsFact(),
     ServicesFact(),

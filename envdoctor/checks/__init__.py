@@ -15,6 +15,7 @@ from envdoctor.checks.caches import (
 from envdoctor.checks.companions import companion_for_another_torch, flashinfer_versions_differ
 from envdoctor.checks.container import container_memory_too_small, locked_memory_limit
 from envdoctor.checks.cuda_runtime import two_cuda_runtimes
+from envdoctor.checks.cuda_start import cuda_does_not_start
 from envdoctor.checks.driver import (
     driver_library_mismatch,
     driver_too_old_for_cuda,
@@ -114,6 +115,7 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     libcuda_missing,
     libcuda_is_stub,
     libcuda_shadowed,
+    cuda_does_not_start,
     stray_package,
     stray_module,
     duplicate_distribution,

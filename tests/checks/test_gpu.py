@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.facts import CudaStartFact, GpuProcess, KernelLogFact, ServicesFact
+from envdoctor.facts import (
+    ContainerFact,
+    CudaStartFact,
+    Fact,
+    GpuProcess,
+    KernelLogFact,
+    LoaderFact,
+    ServicesFact,
+)
 from envdoctor.verdict import Ok, Problem, Severity, Skipped
 from tests.machines import GIB, gpu, nvidia, outcomes, problem, severity, variables
 
@@ -36,6 +44,29 @@ def test_fabric_manager_is_for_the_admin() -> None:
     assert found.owner == "admin"
     assert found.remedy.kind == "admin-start-service"
     assert found.culprit == "nvidia-fabricmanager"
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param([], Skipped, id="nobody-started-it"),
+        pytest.param([CudaStartFact(code=0, num_devices=1)], Ok, id="starts"),
+        pytest.param([CudaStartFact(code=999, name="UNKNOWN")], Severity.ERROR, id="refuses"),
+        pytest.param(
+            [CudaStartFact(code=0, runtime_code=46)], Severity.ERROR, id="runtime-refuses"
+        ),
+        pytest.param([CudaStartFact(code=802)], Skipped, id="fabric-is-another-finding"),
+        pytest.param([CudaStartFact(code=803), LoaderFact()], Skipped, id="no-libcuda"),
+    ],
+)
+def test_cuda_does_not_start(facts: list[Fact], expected: object) -> None:
+    assert severity("cuda-does-not-start", *facts) == expected
+
+
+def test_container_that_lost_its_devices_is_started_anew() -> None:
+    facts = (CudaStartFact(code=999), ContainerFact(kind="docker"))
+    assert problem("cuda-does-not-start", *facts).remedy.kind == "container-option"
+    assert problem("cuda-does-not-start", CudaStartFact(code=999)).remedy.kind == "reboot"
 
 
 def held(*, used: int, is_orphan: bool) -> Problem:
