@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -26,6 +27,60 @@ class Stray:
     name: str
     modules: tuple[str, ...]
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvidiaLibrary:
+    """Where an NVIDIA package puts its libraries, and where those state their version.
+
+    Args:
+        package: The package's name without its CUDA suffix.
+        folders: Folders below the package folder, one for each layout.
+        libraries: Globs over file names, each of which must be met.
+        companions: Files that must lie beside `companions_of`, which opens them by name.
+        companions_of: The library that opens them.
+        header: Header below the folder; empty if none states the version.
+        macros: Its defines, most significant first.
+        packed: Its one define that holds major * 1000 + minor * 10.
+        mark: What precedes the version in the library itself.
+    """
+
+    package: str
+    folders: tuple[str, ...]
+    libraries: tuple[str, ...]
+    companions: tuple[str, ...] = ()
+    companions_of: str = ""
+    header: str = ""
+    macros: tuple[str, ...] = ()
+    packed: str = ""
+    mark: str = ""
+
+    def is_package(self, name: str) -> bool:
+        """Tell whether a normalised name is the package's, for whatever CUDA."""
+        return name == self.package or name.startswith(f"{self.package}-cu")
+
+    def is_one(self, name: str) -> bool:
+        """Tell whether a file name is one of its libraries."""
+        return any(fnmatchcase(name, glob) for glob in self.libraries)
+
+
+@cache
+def nvidia_libraries() -> tuple[NvidiaLibrary, ...]:
+    """Return where each NVIDIA package that torch uses puts its libraries."""
+    return tuple(
+        NvidiaLibrary(
+            package=row["package"],
+            folders=tuple(row["folders"]),
+            libraries=tuple(row["libraries"]),
+            companions=tuple(row.get("companions", ())),
+            companions_of=row.get("companions_of", ""),
+            header=row.get("header", ""),
+            macros=tuple(row.get("macros", ())),
+            packed=row.get("packed", ""),
+            mark=row.get("mark", ""),
+        )
+        for row in load_table("nvidia_libraries")["library"]
+    )
 
 
 @cache

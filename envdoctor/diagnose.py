@@ -30,7 +30,7 @@ from envdoctor.scope import not_judged
 from envdoctor.suppressions import chosen_suppressions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from envdoctor.check import Check
     from envdoctor.facts import Suppression
@@ -74,6 +74,8 @@ class Place:
             snapshot's, else for those of this process, else (of a mounted root) for none.
         all_records: True to compare the files of every distribution with its RECORD.
         logs: Logs of earlier runs, to look for known failures in.
+        deep: True to hash every recorded file.
+        progress: Told bytes hashed and bytes in all, now and then.
     """
 
     prefix: Path | None
@@ -82,6 +84,8 @@ class Place:
     variables: Mapping[str, str] | None = None
     all_records: bool = False
     logs: tuple[Path, ...] = ()
+    deep: bool = False
+    progress: Callable[[int, int], None] | None = None
 
     @property
     def environment(self) -> Path:
@@ -99,6 +103,8 @@ def gather(place: Place, policy: PolicyFact) -> FactSet:
         policy=policy,
         all_records=place.all_records,
         logs=place.logs,
+        deep=place.deep,
+        progress=place.progress,
     )
     if place.prefix is not None:
         return collect(subject, place.given)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CLEAR = "\r\x1b[K"
+_GB = 1000**3
 
 
 class Progress:
@@ -61,3 +62,22 @@ class Progress:
         elif keep:
             self._stream.write(f"{text}\n")
         self._stream.flush()
+
+
+def byte_meter(what: str, stream: TextIO | None = None) -> Callable[[int, int], None] | None:
+    """Return what shows how many bytes of how many are done; None off a terminal.
+
+    Args:
+        what: What is done to them, such as `hashed`.
+        stream: Where to write, by default stderr.
+    """
+    target = stream or sys.stderr
+    if not target.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        text = f"... {what} {done / _GB:.1f} of {total / _GB:.1f} GB" if done < total else ""
+        target.write(f"{_CLEAR}{text}")
+        target.flush()
+
+    return show

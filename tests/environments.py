@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
+CUDNN_PARTS = tuple(
+    f"nvidia/cudnn/lib/libcudnn_{part}.so.9"
+    for part in (
+        "adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "graph", "heuristic", "ops",
+    )
+)  # fmt: skip
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
 
 
@@ -106,6 +112,7 @@ def make_cuda_environment(prefix: Path) -> Environment:
             "torch/version.py": version,
             "torch/lib/libtorch_cuda.so": elf("libtorch_cuda.so"),
             "torch/lib/libtorch_python.so": elf("libtorch_python.so", arch=arch),
+            "torch/bin/torch_shm_manager": b"#!/bin/sh\n",
         },
         [
             "filelock",
@@ -115,9 +122,17 @@ def make_cuda_environment(prefix: Path) -> Environment:
             'optree>=0.13.0; extra == "optree"',
         ],
     )
-    environment.install("nvidia-cudnn-cu12", "9.10.2.21", {CUDNN: elf("libcudnn.so.9")})
+    cudnn = {path: elf(path.rpartition("/")[2]) for path in (CUDNN, *CUDNN_PARTS)}
+    environment.install("nvidia-cudnn-cu12", "9.10.2.21", cudnn)
     environment.install("nvidia-nccl-cu12", "2.27.5", {NCCL: elf("libnccl.so.2")})
-    environment.install("triton", "3.6.0", {"triton/__init__.py": b""})
+    triton = {
+        "triton/__init__.py": b"",
+        "triton/_C/libtriton.so": elf("libtriton.so"),
+        "triton/backends/nvidia/bin/ptxas": b"#!/bin/sh\n",
+    }
+    environment.install("triton", "3.6.0", triton)
+    for path in environment.site.glob("**/bin/*"):
+        path.chmod(0o755)
     return environment
 
 

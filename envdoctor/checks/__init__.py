@@ -22,7 +22,7 @@ from envdoctor.checks.driver import (
     no_nvidia_driver,
 )
 from envdoctor.checks.driver_library import libcuda_is_stub, libcuda_missing, libcuda_shadowed
-from envdoctor.checks.files import package_files_damaged, package_without_record
+from envdoctor.checks.files import package_files_damaged
 from envdoctor.checks.gpu import gpu_arch_not_in_build, gpu_fabric_not_ready, gpu_memory_held
 from envdoctor.checks.hazards import fx_tracing_race
 from envdoctor.checks.host import (
@@ -49,12 +49,18 @@ from envdoctor.checks.nccl import (
     network_interface_not_found,
     rdma_device_not_found,
 )
+from envdoctor.checks.ownership import package_files_overwritten
 from envdoctor.checks.packages import (
     package_version_not_pinned,
     package_without_libraries,
     required_package_missing,
 )
 from envdoctor.checks.ptxas import ptxas_not_executable, ptxas_too_old
+from envdoctor.checks.records import (
+    package_metadata_edited,
+    package_without_record,
+    record_not_followed,
+)
 from envdoctor.checks.runtimes import torch_of_conda_and_pip, two_openmp_runtimes
 from envdoctor.checks.shadowing import cudnn_from_two_places, library_shadowed
 from envdoctor.checks.strays import stray_module, stray_package
@@ -104,7 +110,10 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     flashinfer_versions_differ,
     package_for_another_python,
     package_files_damaged,
+    package_files_overwritten,
+    package_metadata_edited,
     package_without_record,
+    record_not_followed,
     lib_lib64_split,
     needed_library_not_found,
     library_shadowed,

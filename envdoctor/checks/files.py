@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from envdoctor.check import check, problems
+from envdoctor.collisions import Collision, find_collisions
 from envdoctor.facts import (
+    DifferingFile,
     DistributionFiles,
     DistributionsFact,
     HostFact,
@@ -15,15 +18,22 @@ from envdoctor.facts import (
     SharedObject,
     SharedObjectsFact,
 )
+from envdoctor.probes.installed_files import OTHER_ABI
+from envdoctor.probes.record import is_library
+from envdoctor.reinstalls import reinstall
 from envdoctor.requirements import (
-    RequiredPackages,
+    library_stem,
     marker_environment,
     required_cuda_packages,
-    sibling,
 )
-from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Skipped, Verdict
+from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Skipped, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _SHOWN_FILES = 5
+_TWINS = frozenset({"nvidia-cudnn", "nvidia-cusparselt", "nvidia-nccl", "nvidia-nvshmem"})
+"""Packages whose builds for CUDA 12 and 13 write the same paths."""
 
 
 @check()
@@ -38,134 +48,156 @@ def package_files_damaged(
     """Installed files are missing or are not what the package installed.
 
     ## What it checks
-    Every file in RECORD of torch, triton and the NVIDIA packages exists with its recorded size, and
-    every shared object of the NVIDIA packages is an ELF object for this machine whose SONAME is its
-    file name.
+    Every file in RECORD of torch, Triton and the NVIDIA packages (with `--all` of every package)
+    exists with its recorded size; programs such as `ptxas` may be run; every shared object is an
+    ELF object for this machine under its own SONAME. `--deep` compares the sha256 of every file.
 
     ## Why it matters
     An installer looks at metadata only: with the library gone it still says "already satisfied",
     and `pip check` finds nothing. This is how an installed `nvidia-cudnn-cu12` can hold no cuDNN.
 
     ## Remedy
-    Reinstall the owning package by force. Where a package for another CUDA major wrote the same
-    paths, uninstall that one first.
+    Reinstall the owning package by force.
 
     ## Source
-    PyPA "Recording installed projects"; pypa/pip#8579; pytorch/pytorch#188892.
+    PyPA "Recording installed projects"; pypa/pip#8579; sgl-project/sglang#31035.
     """
-    damage = {files.name: _recorded_damage(files) for files in records.distributions}
-    for item in objects.objects:
-        seen = {evidence.subject for evidence in damage.get(item.distribution, [])}
-        if item.path not in seen and (evidence := _elf_damage(item, host.machine)):
-            damage.setdefault(item.distribution, []).append(evidence)
-    required = required_cuda_packages(installed, marker_environment(interpreter, host))
-    found = [
-        _damaged(name, evidence, _reinstall(name, installed, required, policy), installed)
-        for name, evidence in damage.items()
-        if evidence
-    ]
-    if not found and not records.distributions:
+    if not records.distributions:
         return Skipped("no package that matters has a RECORD")
-    num_files = sum(files.num_files for files in records.distributions)
-    return problems(found, Ok(f"{num_files} recorded files are on disk at their size"))
-
-
-def _recorded_damage(files: DistributionFiles) -> list[Evidence]:
-    if files.error:
-        return [Evidence(subject="RECORD", expected="a readable list of files", found=files.error)]
-    return [
-        Evidence(subject=file.path, expected=file.expected, found=file.found)
-        for file in files.differing
+    required = required_cuda_packages(installed, marker_environment(interpreter, host))
+    collisions = find_collisions(records, installed, required)
+    damage = _Damage(objects, host.machine, collisions)
+    found = [
+        _damaged(files, evidence, installed, policy)
+        for files in records.distributions
+        if (evidence := damage.of(files))
     ]
+    return problems(found, Ok(_intact(records)))
 
 
-def _elf_damage(item: SharedObject, machine: str) -> Evidence | None:
+def _intact(records: RecordsFact) -> str:
+    num_files = sum(files.num_files for files in records.distributions)
+    hashed = f", {records.num_hashed} with their recorded hash"
+    return f"{num_files} recorded files are on disk at their size{hashed}"
+
+
+class _Damage:
+    """Tells what is wrong with each package's files; a path that several own is told once.
+
+    Args:
+        objects: Headers of shared objects.
+        machine: What their code has to be for; empty if it is unknown.
+        collisions: Packages that overwrote each other, of which another check tells.
+    """
+
+    def __init__(
+        self, objects: SharedObjectsFact, machine: str, collisions: Sequence[Collision]
+    ) -> None:
+        self._broken = {
+            item.path: (item.distribution, evidence)
+            for item in objects.objects
+            if (evidence := _broken(item, machine))
+        }
+        self._dropped = {collision.drop for collision in collisions}
+        self._colliding = {name for item in collisions for name in item.shared.owners}
+        self._told: set[str] = set()
+
+    def of(self, files: DistributionFiles) -> list[Evidence]:
+        """Return the damage of one package, shared objects first."""
+        if files.name in self._dropped:
+            return []
+        if files.error:
+            expected = "a readable list of files"
+            return [Evidence(subject=f"{files.path}/RECORD", expected=expected, found=files.error)]
+        found = [
+            self._evidence(file)
+            for file in files.differing
+            if file.path not in self._told and not self._is_told_elsewhere(files, file)
+        ]
+        listed = {file.path for file in files.differing}
+        found += [
+            evidence
+            for path, (owner, evidence) in self._broken.items()
+            if owner == files.name and path not in listed and path not in self._told
+        ]
+        self._told.update(evidence.subject for evidence in found)
+        return sorted(found, key=lambda evidence: not is_library(evidence.subject))
+
+    def _is_told_elsewhere(self, files: DistributionFiles, file: DifferingFile) -> bool:
+        if files.name in self._colliding and not self._colliding.isdisjoint(file.others):
+            return True
+        # `package-for-another-python` looks at modules in the package folder and one level below.
+        depth = file.path.count("/") - files.path.count("/")
+        return OTHER_ABI in file.found and depth <= 1
+
+    def _evidence(self, file: DifferingFile) -> Evidence:
+        _, broken = self._broken.get(file.path, ("", None))
+        reason = f", {broken.found}" if broken and file.found.endswith(" bytes") else ""
+        return Evidence(subject=file.path, expected=file.expected, found=f"{file.found}{reason}")
+
+
+def _broken(item: SharedObject, machine: str) -> Evidence | None:
+    """Return why the loader would not take a shared object under its name; None if it would."""
     name = PurePath(item.path).name
     if item.error:
         return Evidence(subject=item.path, expected="an ELF shared object", found=item.error)
-    if item.machine != machine:
-        return Evidence(subject=item.path, expected=f"code for {machine}", found=item.machine)
-    if item.soname and item.soname != name:
-        return Evidence(subject=item.path, expected=f"SONAME {name}", found=f"SONAME {item.soname}")
+    if machine and item.machine != machine:
+        found = f"code for {item.machine}"
+        return Evidence(subject=item.path, expected=f"code for {machine}", found=found)
+    # `libcupti.so` may be a copy of `libcupti.so.12`: only what both names state has to agree.
+    stem, _, release = name.partition(".so")
+    own_stem, _, own_release = item.soname.partition(".so")
+    is_other = release and own_release and item.distribution.startswith("nvidia-")
+    if item.soname and (stem != own_stem or (is_other and release != own_release)):
+        found = f"SONAME {item.soname}"
+        return Evidence(subject=item.path, expected=f"SONAME {name}", found=found)
     return None
 
 
 def _damaged(
-    name: str, evidence: list[Evidence], remedy: Remedy, installed: DistributionsFact
+    files: DistributionFiles,
+    evidence: list[Evidence],
+    installed: DistributionsFact,
+    policy: PolicyFact,
 ) -> Problem:
+    version = files.original_version or _installed_version(files, installed)
     first = evidence[0]
-    more = f" and {len(evidence) - 1} more" if len(evidence) > 1 else ""
+    more = f" and {num - 1} more" if (num := max(len(evidence), files.num_differing)) > 1 else ""
+    told = f"{first.subject} is {first.found} (expected {first.expected}){more}"
+    lost = sum(is_library(item.subject) and "missing" in item.found for item in evidence)
+    if lost > 1 and lost == files.num_libraries:
+        told = f"all its {lost} shared objects are missing, {first.subject} first{more}"
+    if lost and library_stem(files.name) in _TWINS:
+        told += "; uninstalling its build for another CUDA does this, both write these paths"
+    is_locked = all("Permission denied" in item.found for item in evidence)
     return Problem(
-        culprit=name,
-        message=f"{name} {installed.version_of(name)} is damaged: {first.subject} is {first.found} "
-        f"(expected {first.expected}){more}",
+        culprit=files.name,
+        owner="admin" if is_locked else "user",
+        message=f"{files.name} {version} is damaged: {told}",
         evidence=tuple(evidence[:_SHOWN_FILES]),
-        remedy=remedy,
+        remedy=_unlock() if is_locked else _reinstall(files.name, version, installed, policy),
     )
 
 
-def _reinstall(
-    name: str, installed: DistributionsFact, required: RequiredPackages, policy: PolicyFact
-) -> Remedy:
-    """Choose the commands; removing the intruder deletes shared paths, so the owner comes last."""
-    other = sibling(name, installed)
-    if other is None:
-        version = installed.version_of(name)
-        return Remedy(
-            kind="reinstall-package",
-            text=f"Reinstall {name} by force; without force it counts as already satisfied.",
-            commands=(f"{policy.pip_install} {_index_option(version)}{name}=={version}",),
-        )
-    keep, drop = (name, other.name) if name in required else (other.name, name)
+def _installed_version(files: DistributionFiles, installed: DistributionsFact) -> str:
+    versions = {dist.path: dist.version for dist in installed.distributions}
+    return versions.get(files.path) or installed.version_of(files.name)
+
+
+def _reinstall(name: str, version: str, installed: DistributionsFact, policy: PolicyFact) -> Remedy:
+    dist = installed.find(name)
+    if dist and dist.installer == "conda":
+        return Remedy(kind="reinstall-package", text=f"Reinstall {name} with conda, by force.")
+    command = reinstall(policy, [(name, version)])
     return Remedy(
-        kind="uninstall-then-reinstall",
-        text=f"{keep} and {drop} write the same paths: uninstall {drop}, then reinstall {keep}.",
-        commands=(
-            f"{policy.pip_uninstall} {drop}",
-            f"{policy.pip_install} {keep}=={installed.version_of(keep)}",
-        ),
+        kind="reinstall-package",
+        text=f"Reinstall {name} by force; without force it counts as already satisfied.",
+        commands=(command,) if command else (),
     )
 
 
-def _index_option(version: str) -> str:
-    """Return the index option for a version with a local tag, which only that index has."""
-    local = version.partition("+")[2]
-    return f"--index-url https://download.pytorch.org/whl/{local} " if local else ""
-
-
-@check()
-def package_without_record(installed: DistributionsFact, policy: PolicyFact) -> Verdict:
-    """A package's files cannot be checked, because its RECORD is gone.
-
-    ## What it checks
-    torch, triton and the NVIDIA packages have a RECORD.
-
-    ## Why it matters
-    Without it neither installers nor this tool know which files belong to the package; an
-    installation that was interrupted looks like this.
-
-    ## Remedy
-    Reinstall the package by force.
-
-    ## Source
-    PyPA "Recording installed projects"; astral-sh/uv#2304.
-    """
-    found = [
-        Problem(
-            culprit=dist.name,
-            severity=Severity.WARNING,
-            message=f"{dist.name} {dist.version} has no RECORD: its files were not checked",
-            evidence=(Evidence(subject=f"{dist.path}/RECORD", expected="a file", found="missing"),),
-            remedy=Remedy(
-                kind="reinstall-package",
-                text=f"Reinstall {dist.name} by force.",
-                commands=(f"{policy.pip_install} {dist.name}=={dist.version}",),
-            ),
-        )
-        for dist in installed.distributions
-        if not dist.has_record
-        and dist is installed.find(dist.name)  # a leftover beside it is another check's matter
-        and dist.installer != "conda"
-        and (dist.name in {"torch", "triton"} or dist.name.startswith("nvidia-"))
-    ]
-    return problems(found, Ok("every package that matters has a RECORD"))
+def _unlock() -> Remedy:
+    return Remedy(
+        kind="config-change",
+        text="Let this user read the environment, or look at it as the user who owns it.",
+    )

@@ -91,12 +91,15 @@ def package_version_not_pinned(
         return Ok("torch requires no CUDA package")
     # A placeholder has a wrong version as well; its own check says what it is.
     placeholders = _placeholders(records, required)
+    # So does one whose METADATA was edited: what counts is what was installed.
+    originals = {files.path: files.original_version for files in records.distributions}
     found = [
-        _wrong_version(dist.version, requirement, parent, policy)
+        _wrong_version(version, requirement, parent, policy)
         for name, (requirement, parent) in required.items()
         if name not in placeholders
         and (dist := installed.find(name))
-        and not satisfies(dist.version, requirement)
+        and (version := originals.get(dist.path) or dist.version)
+        and not satisfies(version, requirement)
     ]
     return problems(found, Ok(f"all {len(required)} required CUDA packages are at their pin"))
 

@@ -54,6 +54,9 @@ def check(
     all_records: Annotated[
         bool, typer.Option("--all", help="Compare the files of every package, not only CUDA's.")
     ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also compare the hash of every recorded file.")
+    ] = False,
     redact: RedactOption = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also list what was looked at.")
@@ -68,6 +71,7 @@ def check(
     """
     from envdoctor.checks import BUILTIN_CHECKS
     from envdoctor.diagnose import gather, judge, policy_of
+    from envdoctor.progress import byte_meter
     from envdoctor.runner import select as choose
     from envdoctor.suppressions import chosen_suppressions
 
@@ -77,7 +81,8 @@ def check(
     place = chosen_place(
         python=python, prefix=prefix, facts=facts, sysroot=sysroot, all_records=all_records
     )
-    place = replace(place, logs=tuple(log or ()))
+    meter = byte_meter("hashed") if deep else None
+    place = replace(place, logs=tuple(log or ()), deep=deep, progress=meter)
     policy = policy_of(wanted, prefix=place.environment, expect_gpu=expect_gpu)
     found = gather(place, policy)
     report = judge(found, profile=wanted, checks=checks, suppressions=suppressions)

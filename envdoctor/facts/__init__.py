@@ -34,6 +34,10 @@ from envdoctor.facts.libraries import (
     SharedObjectsFact,
     TorchBuildFact,
 )
+from envdoctor.facts.library_folders import (
+    LibraryFolder,
+    LibraryFoldersFact,
+)
 from envdoctor.facts.loader import (
     FoundLibrary,
     LoadedObject,
@@ -62,17 +66,21 @@ from envdoctor.facts.machine import (
     VariablesFact,
 )
 from envdoctor.facts.packages import (
-    DifferingFile,
     Distribution,
-    DistributionFiles,
     DistributionsFact,
     InterpreterFact,
-    RecordsFact,
 )
 from envdoctor.facts.policy import (
     PolicyFact,
     Suppression,
     SuppressionsFact,
+)
+from envdoctor.facts.records import (
+    DifferingFile,
+    DistributionFiles,
+    RecordsFact,
+    SharedFile,
+    SharedPaths,
 )
 from envdoctor.facts.toolchain import (
     CompilerFact,
@@ -116,6 +124,8 @@ __all__ = [
     "InterpreterFact",
     "KernelLogFact",
     "Launcher",
+    "LibraryFolder",
+    "LibraryFoldersFact",
     "LimitsFact",
     "LoadedObject",
     "LoaderCacheFact",
@@ -139,8 +149,10 @@ __all__ = [
     "RunRecord",
     "ServicesFact",
     "Shadow",
+    "SharedFile",
     "SharedObject",
     "SharedObjectsFact",
+    "SharedPaths",
     "StartupFile",
     "Suppression",
     "SuppressionsFact",

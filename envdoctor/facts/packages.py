@@ -1,4 +1,4 @@
-"""Readings of a Python environment: interpreter, distributions, their recorded files."""
+"""Readings of a Python environment: interpreter and distributions."""
 
 from __future__ import annotations
 
@@ -98,44 +98,3 @@ class DistributionsFact(Fact):
         """Return the version of the distribution that Python sees; empty if there is none."""
         dist = self.find(name)
         return dist.version if dist else ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DifferingFile:
-    """A recorded file that is not on disk as recorded.
-
-    Args:
-        path: Absolute path.
-        expected: What RECORD or its kind promises, such as `1234 bytes`.
-        found: What is there, such as `missing`, `0 bytes` or `a folder`.
-    """
-
-    path: str
-    expected: str
-    found: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DistributionFiles:
-    """The recorded files of one distribution against the disk.
-
-    Args:
-        name: Normalised name.
-        num_files: Rows of RECORD that were compared.
-        num_libraries: How many of them are shared objects.
-        differing: Those that are not as recorded.
-        error: Why RECORD could not be read; empty if it could.
-    """
-
-    name: str
-    num_files: int
-    num_libraries: int
-    differing: tuple[DifferingFile, ...] = ()
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordsFact(Fact):
-    """Recorded files against the disk, for the distributions that matter."""
-
-    distributions: tuple[DistributionFiles, ...]

@@ -19,6 +19,7 @@ from envdoctor.facts import (
     ImportPathFact,
     InterpreterFact,
     KernelLogFact,
+    LibraryFoldersFact,
     LimitsFact,
     LoaderCacheFact,
     LoaderConfigFact,
@@ -50,10 +51,11 @@ from envdoctor.probes.host import read_host
 from envdoctor.probes.imports import read_import_path
 from envdoctor.probes.interpreter import read_interpreter
 from envdoctor.probes.ld_so import read_loader_cache, read_loader_config
+from envdoctor.probes.library_folders import read_library_folders
 from envdoctor.probes.loader import read_loader
 from envdoctor.probes.network import read_nccl_files, read_network
 from envdoctor.probes.nvidia import read_nvidia
-from envdoctor.probes.record import read_records
+from envdoctor.probes.recorded_files import read_records
 from envdoctor.probes.run_records import read_cuda_start, read_log_records, read_probe_records
 from envdoctor.probes.services import read_kernel_log, read_services
 from envdoctor.probes.shared_objects import read_shared_objects
@@ -78,6 +80,7 @@ PROBES: tuple[Probe, ...] = (
     (DistributionsFact, read_distributions),
     (RecordsFact, read_records),
     (SharedObjectsFact, read_shared_objects),
+    (LibraryFoldersFact, read_library_folders),
     (TorchBuildFact, read_torch_build),
     (LoaderConfigFact, read_loader_config),
     (LoaderCacheFact, read_loader_cache),

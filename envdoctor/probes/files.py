@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 TEXT_LIMIT = 64 * 1024 * 1024
 """Bytes; the RECORD of the largest wheel seen (torch 2.15) is 2 MB."""
@@ -22,6 +23,19 @@ def read_text(path: str | Path, *, limit: int = TEXT_LIMIT) -> str | None:
     Raises:
         UnreadableError: It is no regular file, larger than `limit` bytes, or cannot be read.
     """
+    stream = open_regular(path, limit=limit)
+    if stream is None:
+        return None
+    with stream:
+        return stream.read(limit + 1)[:limit].decode("utf-8", "surrogateescape")
+
+
+def open_regular(path: str | Path, *, limit: int = TEXT_LIMIT) -> BinaryIO | None:
+    """Open a regular file for reading, or return None if there is no such file.
+
+    Raises:
+        UnreadableError: It is no regular file, larger than `limit` bytes, or cannot be opened.
+    """
     try:
         # A FIFO without a writer would block a plain open for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -29,13 +43,13 @@ def read_text(path: str | Path, *, limit: int = TEXT_LIMIT) -> str | None:
         return None
     except (OSError, ValueError) as error:
         raise UnreadableError(str(error)) from error
-    with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError(f"it is {describe_mode(status.st_mode)}")
-        if status.st_size > limit:
-            raise UnreadableError(f"it has {status.st_size} bytes, more than {limit} are not read")
-        return stream.read(limit + 1)[:limit].decode("utf-8", "surrogateescape")
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_size <= limit:
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise UnreadableError(f"it is {describe_mode(status.st_mode)}")
+    raise UnreadableError(f"it has {status.st_size} bytes, more than {limit} are not read")
 
 
 def describe_mode(mode: int) -> str:

@@ -1,64 +1,106 @@
-"""Compare installed files with what RECORD promises."""
+"""Read what RECORD promises, whatever it holds, in bounded time and memory."""
 
 from __future__ import annotations
 
-import csv
-import os
-import stat
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from envdoctor.facts import (
-    DifferingFile,
-    Distribution,
-    DistributionFiles,
-    DistributionsFact,
-    FactSet,
-    RecordsFact,
-)
-from envdoctor.probes.files import UnreadableError, describe_mode, read_text
+from envdoctor.probes.files import UnreadableError, open_regular
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+Row = tuple[str, str, int | None]
+"""Path, digest such as `sha256=...` or empty, size in bytes or None."""
 
-    from envdoctor.probes.subject import Subject
+MAX_ROWS = 150_000
+"""Rows that are followed; the longest RECORD seen (torch 2.10) has 12 thousand."""
 
 _MATTERS = ("nvidia-", "cuda-")
 _MATTERS_EXACTLY = frozenset({"torch", "triton", "pytorch-triton"})
+_MAX_BYTES = 64 * 1024 * 1024
+_MAX_LINE = 64 * 1024
+_BLOCK = 1024 * 1024
+_MAX_SIZE_DIGITS = 18
 
 
-def read_records(subject: Subject, facts: FactSet) -> RecordsFact:
-    """Compare the files of the distributions that matter, or of all if the subject says so."""
-    installed = facts.need(DistributionsFact)
-    chosen = [
-        dist
-        for dist in installed.distributions
-        if (subject.all_records or matters(dist.name)) and dist is installed.find(dist.name)
-    ]
-    return RecordsFact(
-        distributions=tuple(compare_files(dist) for dist in chosen if dist.has_record)
-    )
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The rows of one RECORD that can be held against the disk, and why others were left out."""
+
+    rows: list[Row]
+    unread: tuple[str, ...] = ()
 
 
-def matters(name: str) -> bool:
-    """Tell whether a distribution's files decide if torch runs."""
-    return name in _MATTERS_EXACTLY or name.startswith(_MATTERS)
+def read_record(path: str, *, max_rows: int = MAX_ROWS) -> Record:
+    """Read a RECORD block by block.
+
+    Args:
+        path: The file.
+        max_rows: Rows after these are left out.
+
+    Raises:
+        UnreadableError: It is missing, no regular file, too large, or lists nothing.
+    """
+    stream = open_regular(path, limit=_MAX_BYTES)
+    if stream is None:
+        raise UnreadableError("it is missing")
+    rows: list[Row] = []
+    unread: tuple[str, ...] = ()
+    rest = b""
+    with stream:
+        while block := stream.read(_BLOCK):
+            whole, newline, rest = (rest + block).rpartition(b"\n")
+            rows += parse_rows((whole + newline).decode("utf-8", "surrogateescape"))
+            if len(rows) > max_rows:
+                return Record(rows[:max_rows], (f"RECORD after its first {max_rows} rows",))
+            if len(rest) > _MAX_LINE:
+                rest, unread = b"", ("RECORD after a line that does not end",)
+                break
+    if rest:
+        last = parse_rows(rest.decode("utf-8", "surrogateescape"))
+        rows += last
+        unread = () if last else ("RECORD after its last line, which is cut short",)
+    if not rows:
+        raise UnreadableError("it lists no file")
+    return Record(rows, unread)
 
 
-def compare_files(dist: Distribution) -> DistributionFiles:
-    """Compare one distribution's files with its RECORD by existence, kind and size."""
-    try:
-        rows = list(parse_record(read_text(f"{dist.path}/RECORD") or ""))
-    except UnreadableError as error:
-        return DistributionFiles(name=dist.name, num_files=0, num_libraries=0, error=str(error))
-    site = str(Path(dist.path).parent)
-    differing = [file for path, size in rows if (file := _compare(f"{site}/{path}", size))]
-    return DistributionFiles(
-        name=dist.name,
-        num_files=len(rows),
-        num_libraries=sum(is_library(path) for path, _ in rows),
-        differing=tuple(differing),
-    )
+def parse_record(text: str) -> list[tuple[str, int | None]]:
+    """Return path and size of each row that can be held against the disk."""
+    return [(path, size) for path, _, size in parse_rows(text)]
+
+
+def parse_rows(text: str) -> list[Row]:
+    """Return each row that can be held against the disk.
+
+    Compiled bytecode is left out, since Python rewrites it. A size is None where RECORD gives
+    none, as for RECORD itself.
+
+    Source: PyPA "Recording installed projects" specification.
+    """
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    is_plain = '"' not in text and "\0" not in text
+    rows: list[Row] = []
+    for line in text.split("\n"):
+        try:
+            path, digest, size = line.rsplit(",", 2) if is_plain else _unusual(line)
+        except ValueError:
+            continue
+        if path and not path.endswith(".pyc"):
+            is_number = size.isdecimal() and len(size) <= _MAX_SIZE_DIGITS
+            rows.append((path, digest, int(size) if is_number else None))
+    return rows
+
+
+def _unusual(line: str) -> list[str]:
+    """Return the fields of a line that may have quotes or null bytes; fewer if it is no row."""
+    import csv  # noqa: PLC0415  few RECORDs have a quoted path
+
+    if '"' in line and "\0" not in line:
+        try:
+            fields = next(csv.reader([line]), [])
+        except csv.Error:  # a field beyond csv's limit
+            return []
+        return [*fields[:2], *fields[-1:]]
+    return [] if "\0" in line else line.rsplit(",", 2)
 
 
 def is_library(path: str) -> bool:
@@ -67,35 +109,6 @@ def is_library(path: str) -> bool:
     return name.endswith(".so") or ".so." in name
 
 
-def parse_record(text: str) -> Iterator[tuple[str, int | None]]:
-    """Yield path and size in bytes of each row that can be held against the disk.
-
-    Compiled bytecode is left out, since Python rewrites it. A size is None where RECORD gives
-    none, as for RECORD itself.
-
-    Source: PyPA "Recording installed projects" specification.
-    """
-    for line in text.splitlines():
-        if '"' in line:
-            row = next(csv.reader([line]), [])
-            path, size = (row[0], row[-1]) if len(row) > 1 else ("", "")
-        else:
-            path, _, size = line.rpartition(",")
-            path = path.rpartition(",")[0]
-        if path and not path.endswith(".pyc") and "\0" not in path:
-            yield path, int(size) if size.isascii() and size.isdigit() else None
-
-
-def _compare(path: str, size: int | None) -> DifferingFile | None:
-    expected = "a file" if size is None else f"{size} bytes"
-    try:
-        status = os.stat(path)  # noqa: PTH116  fifteen thousand Path objects cost as much as the stats
-    except (FileNotFoundError, NotADirectoryError):
-        return DifferingFile(path=path, expected=expected, found="missing")
-    except (OSError, ValueError) as error:
-        return DifferingFile(path=path, expected=expected, found=f"unreadable: {error}")
-    if not stat.S_ISREG(status.st_mode):
-        return DifferingFile(path=path, expected=expected, found=describe_mode(status.st_mode))
-    if size is not None and status.st_size != size:
-        return DifferingFile(path=path, expected=expected, found=f"{status.st_size} bytes")
-    return None
+def matters(name: str) -> bool:
+    """Tell whether a distribution's files decide if torch runs."""
+    return name in _MATTERS_EXACTLY or name.startswith(_MATTERS)

@@ -1,38 +1,31 @@
-"""Read the ELF headers of the NVIDIA packages' shared objects."""
+"""Read the ELF headers of the recorded shared objects of torch, Triton and the NVIDIA packages."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import (
-    Distribution,
-    DistributionsFact,
     FactSet,
+    RecordsFact,
     SharedObject,
     SharedObjectsFact,
 )
 from envdoctor.probes.elf import ElfError, read_elf
-from envdoctor.probes.files import UnreadableError, read_text
-from envdoctor.probes.record import is_library, parse_record
+from envdoctor.probes.record import matters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from envdoctor.probes.subject import Subject
 
 
 def read_shared_objects(subject: Subject, facts: FactSet) -> SharedObjectsFact:
-    """Read each recorded shared object of an `nvidia-*` distribution that is on disk."""
+    """Read each recorded shared object of a distribution that matters, if it is on disk."""
     del subject
-    found = facts.need(DistributionsFact).distributions
     return SharedObjectsFact(
         objects=tuple(
-            read_object(path, dist.name)
-            for dist in found
-            if dist.name.startswith("nvidia-") and dist.has_record
-            for path in _recorded_libraries(dist)
-            if Path(path).exists()
+            read_object(path, name)
+            for name, path in facts.need(RecordsFact).libraries
+            if matters(name) and os.path.exists(path)  # noqa: PTH110  never raises, whatever it is
         )
     )
 
@@ -46,14 +39,3 @@ def read_object(path: str, distribution: str) -> SharedObject:
     return SharedObject(
         path=path, distribution=distribution, machine=header.machine, soname=header.soname
     )
-
-
-def _recorded_libraries(dist: Distribution) -> Iterator[str]:
-    try:
-        text = read_text(f"{dist.path}/RECORD") or ""
-    except UnreadableError:
-        return
-    site = str(Path(dist.path).parent)
-    for path, _ in parse_record(text):
-        if is_library(path):
-            yield f"{site}/{path}"

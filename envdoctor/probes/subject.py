@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from envdoctor.facts import PolicyFact
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 THIS_MACHINE = Path("/")
@@ -26,6 +26,8 @@ class Subject:
         variables: Environment variables of the process whose environment is judged.
         policy: What the environment is wanted for.
         all_records: True to compare the files of every distribution, not only of those that matter.
+        deep: True to hash every recorded file.
+        progress: Told bytes hashed and bytes in all, now and then.
         logs: Logs of earlier runs, to look for known failures in.
     """
 
@@ -34,7 +36,9 @@ class Subject:
     variables: Mapping[str, str] = field(default_factory=dict)
     policy: PolicyFact = field(default_factory=PolicyFact)
     all_records: bool = False
+    deep: bool = False
     logs: tuple[Path, ...] = ()
+    progress: Callable[[int, int], None] | None = None
 
     @property
     def is_this_machine(self) -> bool:

@@ -116,8 +116,14 @@ def retag_cudnn(machine: Machine, version: str) -> None:
     libraries = NVIDIA["nvidia-cudnn-cu12"][2]
     files = {f"nvidia/cudnn/lib/{name}": spec for name, spec in libraries.items()}
     machine.install("nvidia-cudnn-cu12", version, files)
-    metadata = next(machine.site.glob("torch-*.dist-info")) / "METADATA"
-    metadata.write_text(metadata.read_text().replace("9.10.2.21", version))
+    info = next(machine.site.glob("torch-*.dist-info"))
+    text = (info / "METADATA").read_text().replace("9.10.2.21", version)
+    (info / "METADATA").write_text(text)
+    rows = (info / "RECORD").read_text().splitlines(keepends=True)
+    own = f"{info.name}/METADATA,"
+    (info / "RECORD").write_text(
+        "".join(f"{own},{len(text)}\n" if row.startswith(own) else row for row in rows)
+    )
 
 
 def split_folders(machine: Machine) -> None:
