@@ -20,6 +20,7 @@ from envdoctor.facts import (
     VariablesFact,
 )
 from envdoctor.pins import read_pins
+from envdoctor.probes.compiled_modules import TORCH_LIBRARIES
 from envdoctor.requirements import marker_environment
 from envdoctor.search_path import removal_of
 from envdoctor.torch_index import public_version
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 _SHOWN = 5
 _LIBSTDCXX = "libstdc++.so.6"
 _GCC_LIBRARIES = frozenset({_LIBSTDCXX, "libgcc_s.so.1", "libgomp.so.1", "libgfortran.so.5"})
-_TORCH_LIBRARIES = ("libtorch", "libc10")
 _RUNTIME = "libcudart.so."
 
 
@@ -177,7 +177,7 @@ def _missing_libraries(loader: LoaderFact) -> dict[str, list[Evidence]]:
         if item.distribution in ("", "torch", "triton"):
             continue
         for name, path in item.needs:
-            is_ours = name.startswith(_TORCH_LIBRARIES) or package_of_library(name)
+            is_ours = name.startswith(TORCH_LIBRARIES) or package_of_library(name)
             if is_ours and not path and not loader.paths_of(name):
                 evidence = Evidence(subject=item.path, expected=name, found="found nowhere")
                 found.setdefault(item.distribution, []).append(evidence)

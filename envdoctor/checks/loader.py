@@ -16,6 +16,7 @@ from envdoctor.facts import (
     RecordsFact,
     TorchBuildFact,
 )
+from envdoctor.probes.compiled_modules import TORCH_LIBRARIES
 from envdoctor.requirements import (
     library_stem,
     marker_environment,
@@ -144,7 +145,7 @@ def _missing(loader: LoaderFact) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, askers in everything.items():
         asking = [path for path in askers if path in of_torch]
-        is_ours = bool(package_of_library(name)) or name.startswith(("libtorch", "libc10"))
+        is_ours = bool(package_of_library(name)) or name.startswith(TORCH_LIBRARIES)
         is_misfit = any(path in loader.passed_over for path in loader.paths_of(name))
         if name.startswith(_DRIVER) or is_misfit:
             continue
@@ -206,7 +207,7 @@ def _not_found(
 
 
 def _owners(name: str, installed: DistributionsFact) -> list[Distribution]:
-    if name.startswith(("libtorch", "libc10")):
+    if name.startswith(TORCH_LIBRARIES):
         return [dist for dist in installed.distributions if dist.name == "torch"]
     stem = package_of_library(name)
     return [dist for dist in installed.distributions if stem and library_stem(dist.name) == stem]

@@ -22,6 +22,7 @@ _MAX_CHAIN = 1024
 _CHAIN_READ = 64
 _MAX_PROVIDERS = 256
 _MAX_SYMBOLS = 50_000
+_MAX_TABLE = 8 * 1024 * 1024
 _GNU_HEADER = 16
 _WORD_BITS = 64
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -47,14 +48,14 @@ NO_VERSIONS = ElfVersions(needed={}, defined=frozenset())
 
 @dataclass(frozen=True, slots=True)
 class _GnuHash:
-    """The header of a DT_GNU_HASH table, and where its parts are in memory."""
+    """A DT_GNU_HASH table: its header, Bloom filter and buckets, and where its chains are."""
 
     num_buckets: int
     first_symbol: int
     bloom_words: int
     bloom_shift: int
-    bloom: int
-    buckets: int
+    bloom: bytes
+    buckets: bytes
     chains: int
 
 
@@ -127,9 +128,7 @@ def _num_symbols(file: ElfFile) -> int:
     table = _gnu_hash(file)
     if table is None:
         return _count(file)
-    heads = file.at(table.buckets, 4 * min(table.num_buckets, _MAX_SYMBOLS))
-    whole = heads[: len(heads) // 4 * 4]
-    last = max((head for (head,) in struct.iter_unpack("<I", whole)), default=0)
+    last: int = max(head for (head,) in struct.iter_unpack("<I", table.buckets))
     if last < table.first_symbol:
         return table.first_symbol
     return last + sum(1 for _ in _chain_of(file, table, last))
@@ -141,11 +140,15 @@ def _gnu_hash(file: ElfFile) -> _GnuHash | None:
     if len(header) < _GNU_HEADER:
         return None
     num_buckets, first, words, shift = struct.unpack("<IIII", header)
-    if not num_buckets or not words or shift >= _WORD_BITS:
+    bloom, buckets = 8 * words, 4 * num_buckets
+    if not bloom or not buckets or shift >= _WORD_BITS or bloom + buckets > _MAX_TABLE:
         return None
-    bloom = address + _GNU_HEADER
-    buckets = bloom + 8 * words
-    return _GnuHash(num_buckets, first, words, shift, bloom, buckets, buckets + 4 * num_buckets)
+    start = address + _GNU_HEADER
+    data = file.at(start, bloom + buckets)
+    if len(data) < bloom + buckets:
+        return None
+    chains = start + bloom + buckets
+    return _GnuHash(num_buckets, first, words, shift, data[:bloom], data[bloom:], chains)
 
 
 def _is_in(file: ElfFile, table: _GnuHash, name: bytes) -> bool:
@@ -154,17 +157,16 @@ def _is_in(file: ElfFile, table: _GnuHash, name: bytes) -> bool:
     Source: System V ABI generic supplement, "DT_GNU_HASH"; glibc elf/dl-lookup.c.
     """
     code = gnu_hash(name)
-    at = table.bloom + code // _WORD_BITS % table.bloom_words * 8
-    word = int.from_bytes(file.at(at, 8), "little")
-    bits = (code % _WORD_BITS, (code >> table.bloom_shift) % _WORD_BITS)
-    if not all(word >> bit & 1 for bit in bits):
+    at = code // _WORD_BITS % table.bloom_words * 8
+    word = int.from_bytes(table.bloom[at : at + 8], "little")
+    if not (word >> code % _WORD_BITS & 1 and word >> (code >> table.bloom_shift) % _WORD_BITS & 1):
         return False
-    head = file.at(table.buckets + code % table.num_buckets * 4, 4)
-    index = int.from_bytes(head, "little")
+    at = code % table.num_buckets * 4
+    index = int.from_bytes(table.buckets[at : at + 4], "little")
     if index < table.first_symbol:
         return False
-    for at, value in enumerate(_chain_of(file, table, index), index):
-        if value | 1 == code | 1 and _is_symbol(file, at, name):
+    for symbol, value in enumerate(_chain_of(file, table, index), index):
+        if value | 1 == code | 1 and _is_symbol(file, symbol, name):
             return True
     return False
 

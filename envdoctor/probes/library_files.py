@@ -26,7 +26,6 @@ class LibraryFile:
         real: Where to read it.
         target: Name of the file behind symbolic links.
         header: What its header says; None if it is no loadable object.
-        versions: Its version nodes.
         error: Why it is no loadable object; empty if it is one.
     """
 
@@ -34,7 +33,6 @@ class LibraryFile:
     real: str
     target: str
     header: ElfHeader | None = None
-    versions: ElfVersions = NO_VERSIONS
     error: str = ""
 
     @property
@@ -59,6 +57,7 @@ class LibraryFiles:
         self._machine = machine
         self._files: dict[str, LibraryFile | None] = {}
         self._folders: dict[str, tuple[str, frozenset[str]]] = {}
+        self._versions: dict[str, ElfVersions] = {}
         self.passed_over: list[str] = []
 
     def in_folder(self, folder: str, name: str) -> LibraryFile | None:
@@ -79,6 +78,16 @@ class LibraryFiles:
         if path not in self._files:
             self._files[path] = self._read(path)
         return self._files[path]
+
+    def versions(self, file: LibraryFile) -> ElfVersions:
+        """Return the version nodes of a shared object; none if it cannot be read."""
+        if file.path not in self._versions:
+            try:
+                with open_elf(file.real) as elf:
+                    self._versions[file.path] = read_versions(elf)
+            except (ElfError, OSError):
+                self._versions[file.path] = NO_VERSIONS
+        return self._versions[file.path]
 
     def real(self, path: str) -> str:
         """Return where a path of the machine can be read, links included."""
@@ -113,7 +122,7 @@ class LibraryFiles:
                 if file.machine != self._machine:
                     self.passed_over.append(path)
                     return None
-                header, versions = file.header(), read_versions(file)
+                header = file.header()
         except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
             return None
         except (ElfError, OSError) as error:
@@ -121,7 +130,7 @@ class LibraryFiles:
                 self.passed_over.append(path)
                 return None
             return LibraryFile(path, real, _target(real), error=str(error))
-        return LibraryFile(path, real, _target(real), header, versions)
+        return LibraryFile(path, real, _target(real), header)
 
 
 def resolve_below(root: str, path: str) -> str:

@@ -22,18 +22,20 @@ _TORCH_SYMBOL = re.compile(r"_Z(?:T[ISV])?N?K?(?:2at|3c10|5torch|6caffe2|8c10_cu
 
 
 def unmet_versions(
-    file: LibraryFile, distribution: str, providers: Mapping[str, LibraryFile | None]
+    file: LibraryFile,
+    distribution: str,
+    providers: Mapping[str, LibraryFile | None],
+    files: LibraryFiles,
 ) -> Iterator[Unmet]:
     """Yield the version nodes that an object needs and its providers do not define.
 
     A provider without any version is taken by the loader with a warning at most.
     """
-    for name, wanted in file.versions.needed.items():
+    for name, wanted in files.versions(file).needed.items():
         provider = providers.get(name)
-        if provider is None or not provider.versions.defined:
-            continue
-        lacking = tuple(node for node in wanted if node not in provider.versions.defined)
-        if lacking:
+        defined = files.versions(provider).defined if provider else frozenset[str]()
+        lacking = tuple(node for node in wanted if node not in defined)
+        if provider and defined and lacking:
             yield Unmet(
                 path=file.path,
                 distribution=distribution,
@@ -43,19 +45,40 @@ def unmet_versions(
             )
 
 
-def unmet_torch_symbols(
-    file: LibraryFile, distribution: str, scope: Collection[LibraryFile]
-) -> Unmet | None:
-    """Return the symbols of torch that an object needs and nothing in its scope defines."""
-    wanted = {name for name in _undefined(file) if _TORCH_SYMBOL.match(name)}
-    for provider in scope:
+class TorchSymbols:
+    """What torch's libraries define, looked up once for all that need it.
+
+    Args:
+        libraries: torch's own.
+    """
+
+    def __init__(self, libraries: Collection[LibraryFile]) -> None:
+        self._libraries = libraries
+        self._known: set[str] = set()
+
+    def unmet(
+        self, file: LibraryFile, distribution: str, beside: Collection[LibraryFile]
+    ) -> Unmet | None:
+        """Return the symbols of torch that an object needs and nothing defines.
+
+        Args:
+            file: The object.
+            distribution: Normalised name of the distribution it belongs to.
+            beside: What it brings along, which may define them as well.
+        """
+        names = {name for name in _undefined(file) if _TORCH_SYMBOL.match(name)}
+        wanted = names - self._known
+        for provider in (*self._libraries, *beside):
+            if not wanted:
+                return None
+            found = _defined(provider, wanted)
+            wanted -= found
+            if provider in self._libraries:
+                self._known |= found
         if not wanted:
             return None
-        wanted -= _defined(provider, wanted)
-    if not wanted:
-        return None
-    shown = tuple(sorted(wanted))[:_SHOWN_SYMBOLS]
-    return Unmet(path=file.path, distribution=distribution, symbols=shown)
+        shown = tuple(sorted(wanted))[:_SHOWN_SYMBOLS]
+        return Unmet(path=file.path, distribution=distribution, symbols=shown)
 
 
 def shadows(linker: Linker, shipped: Mapping[str, str], sites: Iterable[str]) -> Iterator[Shadow]:

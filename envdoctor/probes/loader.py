@@ -24,15 +24,16 @@ from envdoctor.probes.compiled_modules import (
     compiled_modules,
     is_built_against_torch,
     is_python_module,
+    needs_little,
 )
 from envdoctor.probes.cudnn import open_parts
 from envdoctor.probes.files import is_folder
 from envdoctor.probes.ld_so import default_folders
 from envdoctor.probes.library_files import LibraryFile, LibraryFiles
 from envdoctor.probes.library_symbols import (
+    TorchSymbols,
     shadows,
     unmet_by_shadow,
-    unmet_torch_symbols,
     unmet_versions,
 )
 from envdoctor.probes.linker import Hit, Linker, Mapped, SearchPath
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from envdoctor.probes.subject import Subject
 
 _LIBSTDCXX = "libstdc++.so.6"
+_NEW_RUNTIME = "GLIBCXX_3.4.28"
+"""GCC 9's. No wheel for systems as old as glibc 2.28 needs a newer one."""
+
 _DRIVER = "libcuda.so.1"
 _RUNTIMES = ("libcudart.so.12", "libcudart.so.13")
 """What cudnn-frontend asks for. Source: its cudnn_frontend_shim.h, `load_cudart_so`, 1.19."""
@@ -113,27 +117,35 @@ def _shipped(files: LibraryFiles, sites: tuple[str, ...], torch: str) -> Iterato
 
 def _open_extensions(linker: Linker, installed: DistributionsFact) -> Iterator[Unmet]:
     """Open every module built against torch; of others only hold the version nodes."""
-    torch = [item.file for item in linker.objects if item.found.name.startswith(TORCH_LIBRARIES)]
+    named = [item for item in linker.objects if item.found.name.startswith(TORCH_LIBRARIES)]
+    torch = TorchSymbols([item.file for item in named])
     loaded = {item.file.path for item in linker.objects}
-    for distribution, file in compiled_modules(installed, linker.files):
+    runtime = linker.loaded(_LIBSTDCXX)
+    defined = linker.files.versions(runtime.file).defined if runtime else ()
+    is_new = _NEW_RUNTIME in defined
+    for dist, file in compiled_modules(installed, linker.files):
         if file.path in loaded or file.header is None:
             continue
         if is_built_against_torch(file):
             mark = linker.mark()
-            linker.open(file.path, distribution=distribution)
-            scope = [item.file for item in linker.objects[mark:]] + torch
-            if unmet := unmet_torch_symbols(file, distribution, scope):
+            linker.open(file.path, distribution=dist.name)
+            beside = [item.file for item in linker.objects[mark:]]
+            if unmet := torch.unmet(file, dist.name, beside):
                 yield unmet
-        elif is_python_module(file):
-            providers = {name: _provider(linker, name, file) for name in file.versions.needed}
-            yield from unmet_versions(file, distribution, providers)
+        elif is_python_module(file) and not (is_new and needs_little(dist)):
+            needed = linker.files.versions(file).needed
+            providers = {name: _provider(linker, name, file) for name in needed}
+            yield from unmet_versions(file, dist.name, providers, linker.files)
 
 
 def _provider(linker: Linker, name: str, file: LibraryFile) -> LibraryFile | None:
     """Return what a module that is imported by itself would take for a library."""
+    header = file.header
+    loaded = linker.loaded(name)
+    if loaded and header and not header.rpath and not header.runpath:
+        return loaded.file
     asker = Mapped(file, FoundLibrary(name="", path=file.path))
     hit = next(linker.search(name, asker), None)
-    loaded = linker.loaded(name)
     if hit and hit[1] in ("RPATH", "RUNPATH"):
         return hit[0]
     return loaded.file if loaded else hit and hit[0]
@@ -142,7 +154,7 @@ def _provider(linker: Linker, name: str, file: LibraryFile) -> LibraryFile | Non
 def _unmet_versions(linker: Linker) -> Iterator[Unmet]:
     for item in linker.objects:
         providers = {name: target.file for name, target in item.needs if target}
-        yield from unmet_versions(item.file, item.distribution, providers)
+        yield from unmet_versions(item.file, item.distribution, providers, linker.files)
 
 
 def _drivers(linker: Linker) -> Iterator[FoundLibrary]:
@@ -187,7 +199,7 @@ def _private_libstdcxx(
     for prefix in _prefixes(facts) if wanted else ():
         for name in sorted(files.names(f"{prefix}/lib")):
             file = files.at(f"{prefix}/lib/{name}") if name.startswith(_LIBSTDCXX) else None
-            if file and wanted <= file.versions.defined:
+            if file and wanted <= files.versions(file).defined:
                 yield file.path
 
 
