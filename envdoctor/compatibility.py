@@ -96,6 +96,22 @@ def ptxas_releases() -> dict[str, str]:
 
 
 @cache
+def official_arch(cuda: str, torch: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the GPU architectures in the official wheel of a torch release; empty if unknown.
+
+    Args:
+        cuda: CUDA version of the build, such as `12.8`.
+        torch: Release as numbers, such as (2, 10, 0).
+    """
+    found: tuple[str, ...] = ()
+    for row in load_table("torch_arch")["build"]:  # rows of one CUDA version are in release order
+        since = tuple(map(int, row["since"].split(".")))
+        if row["cuda"] == cuda and torch >= since:
+            found = tuple(row["arch"])
+    return found
+
+
+@cache
 def left_over_variables() -> tuple[LeftOverVariable, ...]:
     """Return the variables that people forget to unset, with what they do."""
     return tuple(

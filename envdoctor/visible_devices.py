@@ -43,7 +43,7 @@ def visible_devices(value: str | None, gpus: Sequence[Gpu]) -> VisibleDevices:
     """
     if value is None:
         return VisibleDevices(gpus=tuple(gpus))
-    entries = [entry.strip() for entry in value.split(",")]
+    entries = [entry.strip() for entry in value.rstrip(", ").split(",")]
     if entries[0].lower() in _NONE_WANTED:
         return VisibleDevices(hides_all=True)
     found: list[Gpu] = []

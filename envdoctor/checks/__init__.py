@@ -63,6 +63,7 @@ from envdoctor.checks.records import (
 )
 from envdoctor.checks.runtimes import torch_of_conda_and_pip, two_openmp_runtimes
 from envdoctor.checks.shadowing import cudnn_from_two_places, library_shadowed
+from envdoctor.checks.storage import cache_folder_not_executable, temporary_folder_full
 from envdoctor.checks.strays import stray_module, stray_package
 from envdoctor.checks.suppressions import suppression_without_effect
 from envdoctor.checks.toolchain import no_c_compiler, python_headers_missing, user_without_name
@@ -79,7 +80,11 @@ from envdoctor.checks.venv import (
     venv_python_changed,
     venv_python_gone,
 )
-from envdoctor.checks.visibility import visible_device_not_found, visible_devices_by_uuid
+from envdoctor.checks.visibility import (
+    mig_mode_without_slices,
+    visible_device_not_found,
+    visible_devices_by_uuid,
+)
 
 if TYPE_CHECKING:
     from envdoctor.check import Check
@@ -101,6 +106,7 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     gpu_fault_in_kernel_log,
     visible_device_not_found,
     visible_devices_by_uuid,
+    mig_mode_without_slices,
     required_package_missing,
     package_version_not_pinned,
     package_without_libraries,
@@ -157,6 +163,8 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     locked_memory_limit,
     glibc_too_old,
     disk_almost_full,
+    temporary_folder_full,
+    cache_folder_not_executable,
     suppression_without_effect,
 )
 """Every check, in an order in which prerequisites come first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from envdoctor.check import check, problems
+from envdoctor.compatibility import official_arch
 from envdoctor.facts import (
     CudaStartFact,
     Gpu,
@@ -28,7 +29,8 @@ def gpu_arch_not_in_build(nvidia: NvidiaFact, torch_build: TorchBuildFact) -> Ve
     """Torch holds no code that this GPU can run.
 
     ## What it checks
-    Each GPU's compute capability against the architectures compiled into torch. A GPU X.y runs
+    Each GPU's compute capability against the architectures compiled into torch, as
+    libtorch_python.so lists them, else as the official wheel has them. A GPU X.y runs
     `sm_Xz` code with z up to y, and PTX (`compute_`) of its own or an older capability; code with
     the suffix `a` runs on exactly its capability.
 
@@ -45,17 +47,30 @@ def gpu_arch_not_in_build(nvidia: NvidiaFact, torch_build: TorchBuildFact) -> Ve
         return Skipped("torch is not a CUDA build")
     if not nvidia.gpus:
         return Skipped("NVML lists no GPU")
-    if not torch_build.arch:
+    listed = torch_build.arch or _of_official_wheel(torch_build)
+    if not listed:
         return Skipped("the architecture list could not be found in libtorch_python.so")
     found = [
-        _lacks_arch(gpu, torch_build) for gpu in nvidia.gpus if not runs(gpu, torch_build.arch)
+        _lacks_arch(gpu, torch_build, " ".join(listed))
+        for gpu in nvidia.gpus
+        if not runs(gpu, listed)
     ]
-    return problems(found, Ok(f"every GPU's code is in {' '.join(torch_build.arch)}"))
+    return problems(found, Ok(f"every GPU's code is in {' '.join(listed)}"))
 
 
-def _lacks_arch(gpu: Gpu, torch_build: TorchBuildFact) -> Problem:
+def _of_official_wheel(torch_build: TorchBuildFact) -> tuple[str, ...]:
+    """Return the architectures of the official wheel, for a build that says nothing of its own.
+
+    Builds of others, such as `2.8.0a0+5228986c39.nv25.06`, hold what their makers chose.
+    """
+    match = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:\+cu\d+)?", torch_build.version or "")
+    if match is None or torch_build.cuda is None:
+        return ()
+    return official_arch(torch_build.cuda, tuple(map(int, match.groups())))
+
+
+def _lacks_arch(gpu: Gpu, torch_build: TorchBuildFact, listed: str) -> Problem:
     arch = "sm_" + gpu.capability.replace(".", "")
-    listed = " ".join(torch_build.arch)
     return Problem(
         culprit=f"GPU {gpu.index}",
         message=f"GPU {gpu.index} ({gpu.name}) is {arch}; torch {torch_build.version} has {listed}",

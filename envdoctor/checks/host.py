@@ -22,11 +22,12 @@ _DISK_WANTED = 1024**3
 _MIB = 1024**2
 _GLIBC_TAG = re.compile(r"manylinux_(\d+)_(\d+)_")
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)")
+_OFF_THE_BUS = 79
 _HARDWARE_XIDS = {
     48: "double-bit memory error",
     64: "a memory row could not be remapped",
     74: "NVLink error",
-    79: "the GPU has fallen off the bus",
+    _OFF_THE_BUS: "the GPU has fallen off the bus",
     95: "uncontained memory error",
     119: "the GPU's system processor does not answer",
     120: "the GPU's system processor failed",
@@ -206,7 +207,7 @@ def gpu_fault_in_kernel_log(nvidia: NvidiaFact, log: KernelLogFact) -> Verdict:
         Problem(
             culprit=f"GPU at {device}",
             owner="admin",
-            severity=Severity.WARNING,
+            severity=_xid_severity(number, nvidia),
             message=f"Xid {number}: {_HARDWARE_XIDS[number]}; torch and its packages are not the "
             "cause",
             evidence=(Evidence(subject="kernel log", found=line.strip()),),
@@ -218,3 +219,12 @@ def gpu_fault_in_kernel_log(nvidia: NvidiaFact, log: KernelLogFact) -> Verdict:
         )
         for (device, number), line in found.items()
     )
+
+
+def _xid_severity(number: int, nvidia: NvidiaFact) -> Severity:
+    """A GPU off the bus comes back only with a reboot, which empties the log; others may be past.
+
+    Where NVML fails as well, that is the finding.
+    """
+    is_gone = number == _OFF_THE_BUS and not nvidia.error
+    return Severity.ERROR if is_gone else Severity.WARNING

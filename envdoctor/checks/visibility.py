@@ -124,3 +124,43 @@ def visible_devices_by_uuid(
 
 def _each_once(seen: VisibleDevices) -> list[Gpu]:
     return list(dict.fromkeys(seen.gpus))
+
+
+@check(requires=["no-nvidia-driver"])
+def mig_mode_without_slices(nvidia: NvidiaFact) -> Verdict:
+    """A GPU is in MIG mode and not divided, so CUDA cannot use it.
+
+    ## What it checks
+    GPUs whose MIG mode is on and for which NVML lists no MIG device.
+
+    ## Why it matters
+    A GPU in MIG mode serves programs only through its slices. Without any, CUDA does not list it:
+    `nvidia-smi` shows a healthy GPU and torch says that there is none.
+
+    ## Remedy
+    The administrator creates slices, or turns MIG mode off.
+
+    ## Source
+    NVIDIA Multi-Instance GPU user guide, "Creating GPU instances".
+    """
+    if not nvidia.gpus:
+        return Skipped("NVML lists no GPU")
+    undivided = [gpu for gpu in nvidia.gpus if gpu.is_mig and gpu.mig_devices == ()]
+    if not undivided:
+        return Ok("no GPU is in MIG mode without slices")
+    indexes = ", ".join(str(gpu.index) for gpu in undivided)
+    return Problem(
+        culprit=f"GPU {indexes}",
+        owner="admin",
+        severity=Severity.ERROR if len(undivided) == len(nvidia.gpus) else Severity.WARNING,
+        message=f"GPU {indexes} is in MIG mode and has no slices, so CUDA does not list it",
+        evidence=tuple(
+            Evidence(subject=f"MIG devices of GPU {gpu.index}", expected="one or more", found="0")
+            for gpu in undivided
+        ),
+        remedy=Remedy(
+            kind="config-change",
+            text="Turn MIG mode off, or create slices (nvidia-smi mig -cgi ... -C).",
+            commands=tuple(f"sudo nvidia-smi -i {gpu.index} -mig 0" for gpu in undivided),
+        ),
+    )

@@ -82,6 +82,10 @@ from envdoctor.facts.records import (
     SharedFile,
     SharedPaths,
 )
+from envdoctor.facts.storage import (
+    Mount,
+    StorageFact,
+)
 from envdoctor.facts.toolchain import (
     CompilerFact,
     LogRecordsFact,
@@ -133,6 +137,7 @@ __all__ = [
     "LoaderFact",
     "LogRecordsFact",
     "MigDevice",
+    "Mount",
     "ModuleCopy",
     "NcclFile",
     "NcclFilesFact",
@@ -154,6 +159,7 @@ __all__ = [
     "SharedObjectsFact",
     "SharedPaths",
     "StartupFile",
+    "StorageFact",
     "Suppression",
     "SuppressionsFact",
     "TorchBuildFact",

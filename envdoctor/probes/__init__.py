@@ -36,6 +36,7 @@ from envdoctor.facts import (
     RecordsFact,
     ServicesFact,
     SharedObjectsFact,
+    StorageFact,
     TorchBuildFact,
     Unavailable,
     UserFact,
@@ -59,6 +60,7 @@ from envdoctor.probes.recorded_files import read_records
 from envdoctor.probes.run_records import read_cuda_start, read_log_records, read_probe_records
 from envdoctor.probes.services import read_kernel_log, read_services
 from envdoctor.probes.shared_objects import read_shared_objects
+from envdoctor.probes.storage import read_storage
 from envdoctor.probes.toolchain import read_compiler, read_ptxas
 from envdoctor.probes.torch_build import read_torch_build
 from envdoctor.probes.user import read_user
@@ -92,6 +94,7 @@ PROBES: tuple[Probe, ...] = (
     (ContainerFact, read_container),
     (LimitsFact, read_limits),
     (UserFact, read_user),
+    (StorageFact, read_storage),
     (NetworkFact, read_network),
     (NcclFilesFact, read_nccl_files),
     (CompilerFact, read_compiler),

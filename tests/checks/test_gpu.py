@@ -10,6 +10,7 @@ from envdoctor.facts import (
     KernelLogFact,
     LoaderFact,
     ServicesFact,
+    TorchBuildFact,
 )
 from envdoctor.verdict import Ok, Problem, Severity, Skipped
 from tests.machines import GIB, gpu, nvidia, outcomes, problem, severity, variables
@@ -108,7 +109,33 @@ def test_hardware_failures_in_the_kernel_log_each_once() -> None:
     (found,) = outcomes("gpu-fault-in-kernel-log", KernelLogFact(lines=lines))
     assert isinstance(found, Problem)
     assert found.culprit == "GPU at PCI:0000:1b:00"
-    assert (found.severity, found.remedy.kind) == (Severity.WARNING, "reboot")
+    assert (found.severity, found.remedy.kind) == (Severity.ERROR, "reboot")
+
+
+def test_gpu_off_the_bus_is_an_error_unless_nvml_says_so_itself() -> None:
+    log = KernelLogFact(lines=("NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.",))
+    assert severity("gpu-fault-in-kernel-log", log) is Severity.ERROR
+    lost = nvidia(error="GPU is lost", error_code=15)
+    assert severity("gpu-fault-in-kernel-log", log, lost) is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("capability", "build", "expected"),
+    [
+        ("7.0", TorchBuildFact(path="/t", version="2.11.0+cu130", cuda="13.0"), Severity.ERROR),
+        ("7.0", TorchBuildFact(path="/t", version="2.9.1+cu128", cuda="12.8"), Ok),
+        ("7.0", TorchBuildFact(path="/t", version="2.7.1+cu128", cuda="12.8"), Severity.ERROR),
+        ("12.0", TorchBuildFact(path="/t", version="2.5.1+cu121", cuda="12.1"), Severity.ERROR),
+        ("12.1", TorchBuildFact(path="/t", version="2.11.0", cuda="13.0"), Ok),
+        ("7.0", TorchBuildFact(path="/t", version="2.8.0a0+nv25.06", cuda="13.0"), Skipped),
+        ("7.0", TorchBuildFact(path="/t", version="2.11.0+cu99", cuda="9.9"), Skipped),
+    ],
+)
+def test_official_wheel_speaks_for_a_build_without_its_list(
+    capability: str, build: TorchBuildFact, expected: object
+) -> None:
+    machine = nvidia(gpu(capability=capability))
+    assert severity("gpu-arch-not-in-build", machine, build) == expected
 
 
 def test_program_faults_in_the_kernel_log_are_no_finding() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.facts import MigDevice
+from envdoctor.facts import Gpu, MigDevice
 from envdoctor.verdict import Ok, Severity, Skipped
 from envdoctor.visible_devices import visible_devices
 from tests.machines import gpu, installed, nvidia, problem, severity, variables
@@ -21,6 +21,7 @@ UUID = "GPU-20000000-aa"
         pytest.param("0,1,2", Ok, id="all"),
         pytest.param("2", Ok, id="last"),
         pytest.param(" 0 , 1 ", Ok, id="spaces"),
+        pytest.param("0,1,", Ok, id="comma-at-the-end"),
         pytest.param("3", Severity.ERROR, id="none-left"),
         pytest.param("0,1,2,3", Severity.WARNING, id="some-left"),
         pytest.param("7,0", Severity.ERROR, id="what-follows-an-unknown-one-is-ignored"),
@@ -70,6 +71,20 @@ def test_slices_that_could_not_be_listed_are_believed() -> None:
 def test_visible_devices_by_uuid(value: str, engine: str, expected: object) -> None:
     facts = (MACHINE, variables(CUDA_VISIBLE_DEVICES=value), installed("torch==2.11.0", engine))
     assert severity("visible-devices-by-uuid", *facts) == expected
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [
+        pytest.param([gpu(is_mig=True)], Severity.ERROR, id="the-only-gpu"),
+        pytest.param([gpu(is_mig=True), gpu(1)], Severity.WARNING, id="one-of-two"),
+        pytest.param([SLICED], Ok, id="with-slices"),
+        pytest.param([gpu(is_mig=True, mig_devices=None)], Ok, id="slices-unknown"),
+        pytest.param([gpu()], Ok, id="no-mig"),
+    ],
+)
+def test_mig_mode_without_slices(gpus: list[Gpu], expected: object) -> None:
+    assert severity("mig-mode-without-slices", nvidia(*gpus)) == expected
 
 
 def test_uuid_is_replaced_by_the_index() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import tempfile
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from envdoctor.probes.host import read_host
 from envdoctor.probes.network import parse_nccl_conf, read_nccl_files, read_network
 from envdoctor.probes.run_records import read_log_records
 from envdoctor.probes.services import read_kernel_log, read_services
+from envdoctor.probes.storage import read_storage
 from envdoctor.probes.subject import Subject
 from envdoctor.probes.toolchain import read_compiler, read_ptxas
 from envdoctor.probes.user import read_user
@@ -240,7 +242,7 @@ def test_ptxas_that_is_a_fifo_or_empty(tmp_path: Path) -> None:
     assert "FIFO" in read_ptxas(subject(tmp_path), with_gpu(tmp_path)).tools[0].error
 
 
-@pytest.mark.parametrize("read", [read_limits, read_user])
+@pytest.mark.parametrize("read", [read_limits, read_user, read_storage])
 def test_mounted_root_does_not_tell_its_processes(tmp_path: Path, read: object) -> None:
     with pytest.raises(LookupError):
         read(subject(tmp_path), NOTHING)  # type: ignore[operator]
@@ -249,8 +251,9 @@ def test_mounted_root_does_not_tell_its_processes(tmp_path: Path, read: object) 
 def test_user_of_this_process() -> None:
     with tempfile.TemporaryDirectory() as home:
         fact = read_user(here(HOME=home), NOTHING)
+        name = pwd.getpwuid(os.getuid()).pw_name
         assert fact == UserFact(
-            uid=os.getuid(), has_passwd_entry=True, home=home, home_writable=True
+            uid=os.getuid(), has_passwd_entry=True, name=name, home=home, home_writable=True
         )
 
 
@@ -315,3 +318,10 @@ def test_paths_of_a_mounted_root(tmp_path: Path) -> None:
 def test_paths_of_this_machine_stay_as_they_are() -> None:
     assert here().locate("/usr/lib") == Path("/usr/lib")
     assert here().shown("/usr/lib") == "/usr/lib"
+
+
+def test_mounts_and_free_space_of_this_machine() -> None:
+    fact = read_storage(here(), NOTHING)
+    assert fact.mount_of("/") is not None
+    assert fact.free[0][0] == "/tmp"
+    assert read_storage(here(TMPDIR="/no/such"), NOTHING).free == ()
