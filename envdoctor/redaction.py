@@ -105,6 +105,8 @@ def redactor_for(facts: FactSet, *, hosts: Iterable[str] = ()) -> Redactor:
         values = dict(variables.values)
         homes |= {values[name] for name in ("HOME",) if name in values}
         users |= {values[name] for name in ("USER", "LOGNAME", "USERNAME") if name in values}
+    if isinstance(user, UserFact) and user.name:
+        users.add(user.name)
     users |= {home.rstrip("/").rpartition("/")[2] for home in homes}
     names = {part for host in hosts for part in (host, host.partition(".")[0])}
     homes = {home.rstrip("/") for home in homes} - {""}

@@ -13,6 +13,7 @@ from envdoctor.facts import (
     Extension,
     ExtensionsFact,
     HostFact,
+    ImportPathFact,
     InterpreterFact,
     PolicyFact,
 )
@@ -32,6 +33,7 @@ _MACHINE = re.compile(
 def package_for_another_python(
     installed: DistributionsFact,
     extensions: ExtensionsFact,
+    paths: ImportPathFact,
     interpreter: InterpreterFact,
     host: HostFact,
     policy: PolicyFact,
@@ -55,16 +57,23 @@ def package_for_another_python(
     PyPA platform compatibility tags (PEP 425); PEP 3149.
     """
     minor = _minor(interpreter.version)
+    # What comes from elsewhere on the import path is another check's matter.
+    own = {folder.path for folder in paths.folders if folder.origin == "site-packages"}
     foreign = [
         (dist, why)
         for dist in installed.distributions
-        if (why := _misfit(dist.tags, minor, host.machine))
+        if str(PurePath(dist.path).parent) in own
+        and (why := _misfit(dist.tags, minor, host.machine))
     ]
     if len(foreign) >= _MANY:
         return _whole_environment(foreign, interpreter)
     if foreign:
         return tuple(_foreign(dist, why, interpreter, policy) for dist, why in foreign)
-    odd = _foreign_extensions(extensions.extensions, minor)
+    odd = [
+        item
+        for item in _foreign_extensions(extensions.extensions, minor)
+        if any(item.path.startswith(f"{folder}/") for folder in own)
+    ]
     if odd:
         return tuple(_extension(item, installed, interpreter, policy) for item in odd[:_SHOWN])
     return Ok(f"every compiled package is for Python {interpreter.version} on {host.machine}")

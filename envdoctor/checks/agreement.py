@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@check(requires=["torch-not-installed"])
+@check(requires=["torch-not-installed", "module-shadowed", "namespace-package-closed"])
 def engines_pin_different_torch(
     installed: DistributionsFact, interpreter: InterpreterFact, host: HostFact, policy: PolicyFact
 ) -> Verdict:
@@ -68,7 +68,7 @@ def engines_pin_different_torch(
     )
 
 
-@check(requires=["torch-not-installed"])
+@check(requires=["cpu-torch-on-gpu-machine", "module-shadowed", "namespace-package-closed"])
 def requirement_not_met(
     installed: DistributionsFact, interpreter: InterpreterFact, host: HostFact, policy: PolicyFact
 ) -> Verdict:

@@ -9,6 +9,7 @@ from envdoctor.check import check, problems
 from envdoctor.facts import (
     CacheFolder,
     CachesFact,
+    DistributionsFact,
     PathOwner,
     UserFact,
 )
@@ -18,8 +19,10 @@ _VARIABLES = {"triton": "TRITON_CACHE_DIR", "inductor": "TORCHINDUCTOR_CACHE_DIR
 _OWNER_WRITES, _OTHERS_WRITE, _STICKY = 0o200, 0o002, 0o1000
 
 
-@check()
-def cache_folder_not_writable(caches: CachesFact, user: UserFact) -> Verdict:
+@check(requires=["user-without-name"])
+def cache_folder_not_writable(
+    caches: CachesFact, user: UserFact, installed: DistributionsFact
+) -> Verdict:
     """A compile cache belongs to somebody else or cannot be written.
 
     ## What it checks
@@ -37,10 +40,11 @@ def cache_folder_not_writable(caches: CachesFact, user: UserFact) -> Verdict:
     ## Source
     triton-lang/triton#518; torch/_inductor/runtime/cache_dir_utils.py, read 2026-11-29.
     """
+    used = {"inductor", "triton"} if installed.find("triton") else {"inductor"}
     barred = [
         (folder, folder.owner, fault)
         for folder in caches.folders
-        if folder.owner and (fault := _fault(folder, folder.owner, user))
+        if folder.kind in used and folder.owner and (fault := _fault(folder, folder.owner, user))
     ]
     # Variables that name one folder have one cause.
     barred.sort(key=lambda item: item[1].path)
@@ -50,15 +54,21 @@ def cache_folder_not_writable(caches: CachesFact, user: UserFact) -> Verdict:
 
 
 def _fault(folder: CacheFolder, owner: PathOwner, user: UserFact) -> str:
-    if folder.kind not in _VARIABLES:
-        return ""
     if _is_closed(owner, user):
         whose = "" if owner.uid in (None, user.uid) else f", it belongs to uid {owner.uid}"
         return f"uid {user.uid} cannot write to it{whose}"
+    if _lacks_home(folder, user):
+        return f"uid {user.uid} cannot write to its home folder {user.home}"
     # root runs containers with other people's folders mounted
     if folder.exists and user.uid != 0 and owner.uid not in (None, user.uid):
         return f"it belongs to uid {owner.uid}, not to uid {user.uid}"
     return ""
+
+
+def _lacks_home(folder: CacheFolder, user: UserFact) -> bool:
+    """Tell whether a cache that is not there would have to be made in a home that is closed."""
+    below = f"{(user.home or '').rstrip('/')}/"
+    return not (folder.exists or user.home_writable) and folder.path.startswith(below)
 
 
 def _is_closed(owner: PathOwner, user: UserFact) -> bool:
@@ -74,16 +84,17 @@ def _barred(
     folder, owner, fault = first
     variables = list(dict.fromkeys(item.variable or _VARIABLES[item.kind] for item in folders))
     named = " and ".join(f"{name}={folder.path}" for name in variables if folder.variable)
-    is_error = _is_closed(owner, user)
+    is_error = _is_closed(owner, user) or _lacks_home(folder, user)
     mode = "" if owner.mode is None else f", mode {owner.mode:04o}"
-    above = "" if owner.path == folder.path else f" (for {folder.path}, which is not there yet)"
+    where = str(user.home) if _lacks_home(folder, user) else owner.path
+    above = "" if folder.exists else f" (for {folder.path}, which is not there yet)"
     return Problem(
         culprit=variables[0] if folder.variable else folder.path,
         severity=Severity.ERROR if is_error else Severity.WARNING,
-        message=f"compile cache {owner.path}{above}: {fault}" + (f" ({named})" if named else ""),
+        message=f"compile cache {where}{above}: {fault}" + (f" ({named})" if named else ""),
         evidence=(
             Evidence(
-                subject=owner.path,
+                subject=where,
                 expected=f"a folder that uid {user.uid} owns and can write",
                 found=f"uid {owner.uid}{mode}",
             ),

@@ -24,7 +24,7 @@ _STABLE_SINCE = {"torchvision": (0, 29), "torchaudio": (2, 11)}
 """First minor releases on torch's stable ABI, which no longer need exactly one torch."""
 
 
-@check(requires=["requirement-not-met", "cpu-torch-on-gpu-machine"])
+@check(requires=["requirement-not-met"])
 def companion_for_another_torch(
     companions: CompanionBuildsFact,
     torch_build: TorchBuildFact,

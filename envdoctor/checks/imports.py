@@ -226,24 +226,25 @@ def _opening_remedy(
     policy: PolicyFact,
 ) -> Remedy:
     owner = closing.owner.partition(" ")[0]
+    elsewhere = shadow_remedy(closing, variables)
     if not owner:
-        return shadow_remedy(closing, variables)
+        return elsewhere
     if closing.folder.origin == "site-packages":
         is_required = any(
             name_of(line) == owner for dist in installed.distributions for line in dist.requires
         )
-        command = (
+        commands: tuple[str, ...] = (
             f"{policy.pip_add} --upgrade {owner}"
             if is_required
-            else f"{policy.pip_uninstall} {owner}"
+            else f"{policy.pip_uninstall} {owner}",
         )
     else:
-        command = _off_python_path(closing.folder.path, variables).commands[0]
+        commands = elsewhere.commands
     return Remedy(
         kind="remove-or-upgrade-package",
         text=f"Upgrade {owner} to a release without that file, or remove it from "
         f"{closing.folder.path}; that folder can also come off the import path.",
-        commands=(command,),
+        commands=commands,
     )
 
 

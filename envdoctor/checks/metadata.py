@@ -15,7 +15,7 @@ from envdoctor.torch_index import index_option, public_version
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Skipped, Verdict
 
 
-@check(requires=["torch-not-installed"])
+@check(requires=["torch-not-installed", "module-shadowed"])
 def torch_version_disagrees(
     torch_build: TorchBuildFact,
     installed: DistributionsFact,

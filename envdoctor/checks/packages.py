@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 
-@check(requires=["torch-not-installed"])
+@check(requires=["torch-not-installed", "module-shadowed", "namespace-package-closed"])
 def required_package_missing(
     installed: DistributionsFact, interpreter: InterpreterFact, host: HostFact, policy: PolicyFact
 ) -> Verdict:
@@ -62,7 +62,7 @@ def required_package_missing(
     return problems(found, Ok(f"all {len(required)} required CUDA packages are installed"))
 
 
-@check(requires=["torch-not-installed"])
+@check(requires=["torch-not-installed", "module-shadowed", "namespace-package-closed"])
 def package_version_not_pinned(
     installed: DistributionsFact,
     records: RecordsFact,
@@ -119,7 +119,7 @@ def _wrong_version(
     )
 
 
-@check(requires=["torch-not-installed"])
+@check(requires=["torch-not-installed", "module-shadowed", "namespace-package-closed"])
 def package_without_libraries(
     installed: DistributionsFact,
     records: RecordsFact,

@@ -9,6 +9,7 @@ from envdoctor.facts import (
     DistributionsFact,
     InterpreterFact,
     NvidiaFact,
+    OtherGpusFact,
     PolicyFact,
     TorchBuildFact,
 )
@@ -78,6 +79,7 @@ def torch_not_installed(
 def cpu_torch_on_gpu_machine(
     torch_build: TorchBuildFact,
     nvidia: NvidiaFact,
+    others: OtherGpusFact,
     installed: DistributionsFact,
     policy: PolicyFact,
 ) -> Verdict:
@@ -86,7 +88,8 @@ def cpu_torch_on_gpu_machine(
     ## What it checks
     The build's CUDA version in `torch/version.py`, against the NVIDIA devices in sysfs and /dev;
     and which installed package pins torch to this very release, which is how a CUDA build gets
-    replaced by a CPU build. A build for Intel or AMD GPUs gets a warning.
+    replaced by a CPU build. A ROCm build is as wrong where no AMD GPU is served; one for Intel GPUs
+    gets a warning.
 
     ## Why it matters
     Such a torch runs, slowly: `torch.cuda.is_available()` is False and nothing says why.
@@ -104,15 +107,16 @@ def cpu_torch_on_gpu_machine(
         return Ok("a CPU build is wanted")
     if nvidia.num_devices == 0:
         return Ok("no NVIDIA device here")
-    other = "ROCm" if torch_build.hip else "Intel GPU" if torch_build.xpu else ""
+    if torch_build.hip and others.has_amd:
+        return Ok("a ROCm build, and an AMD GPU is served")
+    kind = "a ROCm" if torch_build.hip else "an Intel GPU" if torch_build.xpu else "a CPU"
     pinning = _pinning_torch(installed)
     because = "".join(f"; {name} requires torch{pin}" for name, pin in pinning)
     return Problem(
         culprit="torch",
-        severity=Severity.WARNING if other else Severity.ERROR,
-        message=f"torch {torch_build.version} is a{'n' if other[:1] == 'I' else ''} "
-        f"{other or 'CPU'} build, but this machine has {nvidia.num_devices} NVIDIA device(s)"
-        f"{because}",
+        severity=Severity.WARNING if torch_build.xpu else Severity.ERROR,
+        message=f"torch {torch_build.version} is {kind} build, but this machine has "
+        f"{nvidia.num_devices} NVIDIA device(s){because}",
         evidence=(
             Evidence(
                 subject=f"{torch_build.path}/version.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import PurePath
 
 from envdoctor.check import check
@@ -16,6 +17,7 @@ from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Skipped, 
 
 _SHOWN = 5
 _COMMAND_OWNERS = {"torchrun": "torch", "accelerate": "accelerate", "deepspeed": "deepspeed"}
+_MODULES = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.launch"}
 _REBUILD = ("envdoctor build --profile cu128",)
 
 
@@ -186,16 +188,13 @@ def _is_ours(command: str, installed: DistributionsFact) -> bool:
 
 
 def _own_launcher(launcher: Launcher, interpreter: InterpreterFact) -> Remedy:
-    name = PurePath(launcher.path).name
-    python = f"{interpreter.prefix}/bin/python"
-    module = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.launch"}
+    module = _MODULES.get(PurePath(launcher.path).name)
+    instead = f"`python -m {module}`" if module else "its own Python"
     return Remedy(
         kind="use-venv-launcher",
-        text=f"Start it through the environment's own Python in place of {launcher.path}; or put "
+        text=f"Start the environment's own: {instead} in place of {launcher.path}; or put "
         f"{interpreter.prefix}/bin first on PATH.",
-        commands=()
-        if name.startswith("python")
-        else (f"{python} -m {module.get(name, name)} --help",),
+        commands=(f'export PATH={shlex.quote(interpreter.prefix)}/bin:"$PATH"',),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from envdoctor.facts.builds import (
     CompanionBuild,
     CompanionBuildsFact,
+    OtherGpusFact,
 )
 from envdoctor.facts.caches import (
     CacheEntry,
@@ -144,6 +145,7 @@ __all__ = [
     "NetworkFact",
     "NvidiaFact",
     "OpenMpFact",
+    "OtherGpusFact",
     "PathOwner",
     "PathOwnersFact",
     "PolicyFact",

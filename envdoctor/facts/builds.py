@@ -1,4 +1,4 @@
-"""Readings of what packages beside torch were built for."""
+"""Readings of what builds beside the usual are for: companions of torch, GPUs of other vendors."""
 
 from __future__ import annotations
 
@@ -31,3 +31,14 @@ class CompanionBuildsFact(Fact):
     """What torchvision, torchaudio and xformers say about their build."""
 
     builds: tuple[CompanionBuild, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherGpusFact(Fact):
+    """GPUs that are not NVIDIA's.
+
+    Args:
+        has_amd: True if AMD's compute driver is loaded.
+    """
+
+    has_amd: bool = False

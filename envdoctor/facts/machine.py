@@ -55,12 +55,14 @@ class UserFact(Fact):
     Args:
         uid: Numeric id.
         has_passwd_entry: True if the id has a name in the user database.
+        name: Name that the user database gives the id; None if it has none or nobody looked.
         home: Home folder by HOME or the user database; None if neither names one.
         home_writable: True if files can be made in it.
     """
 
     uid: int
     has_passwd_entry: bool
+    name: str | None = None
     home: str | None = None
     home_writable: bool = False
 

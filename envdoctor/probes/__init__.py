@@ -29,6 +29,7 @@ from envdoctor.facts import (
     NetworkFact,
     NvidiaFact,
     OpenMpFact,
+    OtherGpusFact,
     PathOwnersFact,
     PolicyFact,
     ProbeRecordsFact,
@@ -56,6 +57,7 @@ from envdoctor.probes.library_folders import read_library_folders
 from envdoctor.probes.loader import read_loader
 from envdoctor.probes.network import read_nccl_files, read_network
 from envdoctor.probes.nvidia import read_nvidia
+from envdoctor.probes.other_gpus import read_other_gpus
 from envdoctor.probes.recorded_files import read_records
 from envdoctor.probes.run_records import read_cuda_start, read_log_records, read_probe_records
 from envdoctor.probes.services import read_kernel_log, read_services
@@ -101,6 +103,7 @@ PROBES: tuple[Probe, ...] = (
     (PtxasFact, read_ptxas),
     (LogRecordsFact, read_log_records),
     (ProbeRecordsFact, read_probe_records),
+    (OtherGpusFact, read_other_gpus),
     (CompanionBuildsFact, read_companion_builds),
     (ImportPathFact, read_import_path),
     (ExtensionsFact, read_extensions),

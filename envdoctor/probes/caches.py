@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 from typing import TYPE_CHECKING
 
@@ -54,10 +53,12 @@ def read_caches(subject: Subject, facts: FactSet) -> CachesFact:
     )
 
 
-def _home(subject: Subject, facts: FactSet) -> str:
+def _home(subject: Subject, facts: FactSet) -> str | None:
+    """Return the home folder without a slash at its end; None if nothing names one."""
     user = facts.get(UserFact)
     known = None if isinstance(user, Unavailable) else user.home
-    return subject.variables.get("HOME") or known or ""
+    home = subject.variables.get("HOME") or known
+    return home.rstrip("/") if home else None
 
 
 def _triton(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
@@ -71,7 +72,7 @@ def _triton(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
         yield _triton_folder(subject, facts, path, "TRITON_CACHE_DIR")
     elif home := variables.get("TRITON_HOME"):
         yield _triton_folder(subject, facts, f"{home}/.triton/cache", "TRITON_HOME")
-    elif home := _home(subject, facts):
+    elif (home := _home(subject, facts)) is not None:
         yield _triton_folder(subject, facts, f"{home}/.triton/cache", "")
 
 
@@ -97,7 +98,7 @@ def _inductor(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
     variables = subject.variables
     path = variables.get("TORCHINDUCTOR_CACHE_DIR", "")
     variable = "TORCHINDUCTOR_CACHE_DIR" if path else ""
-    if not path and (name := _user_name(subject)):
+    if not path and (name := _user_name(subject, facts)):
         safe = re.sub(r'[\\/:*?"<>|]', "_", name)
         path = f"{variables.get('TMPDIR') or '/tmp'}/torchinductor_{safe}"
     if not path:
@@ -117,24 +118,22 @@ def _inductor(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
             yield _triton_folder(subject, facts, f"{path}/triton/{device}", variable)
 
 
-def _user_name(subject: Subject) -> str:
+def _user_name(subject: Subject, facts: FactSet) -> str:
     """Return the user's name as `getpass.getuser` finds it; empty if nothing tells it."""
     for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         if name := subject.variables.get(variable):
             return name
-    if not subject.is_this_machine:
+    user = facts.get(UserFact)
+    if isinstance(user, Unavailable):
         return ""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid_{os.getuid()}"
+    return user.name or f"uid_{user.uid}"
 
 
 def _strays(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
     home = _home(subject, facts)
     for kind, variable, default in _STRAY_CACHES:
         named = subject.variables.get(variable, "") if variable else ""
-        path = named or (f"{home}/{default}" if home else "")
+        path = named or ("" if home is None else f"{home}/{default}")
         if path and is_folder(subject.locate(path)):
             yield CacheFolder(kind=kind, path=path, variable=variable if named else "")
 
@@ -145,7 +144,7 @@ def _owner(subject: Subject, facts: FactSet, path: str) -> PathOwner | None:
     known = () if isinstance(given, Unavailable) else given.owners
     place = subject.locate(path)
     for folder in (place, *place.parents):
-        names = {str(folder), path if folder == place else subject.shown(folder)}
+        names = {str(folder), subject.shown(folder), path if folder == place else ""}
         if told := next((owner for owner in known if owner.path.rstrip("/") in names), None):
             return told
         try:

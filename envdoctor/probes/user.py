@@ -28,18 +28,20 @@ def read_user(subject: Subject, facts: FactSet) -> UserFact:
     if not subject.is_this_machine:
         raise LookupError("a mounted root does not tell who will run in it")
     uid = os.getuid()
-    entry = _passwd_home(subject.root, uid)
-    home = subject.variables.get("HOME") or entry
+    entry = _passwd_entry(subject.root, uid)
+    name, passwd_home = entry or (None, None)
+    home = subject.variables.get("HOME") or passwd_home
     return UserFact(
         uid=uid,
         has_passwd_entry=entry is not None,
+        name=name,
         home=home,
         home_writable=bool(home) and os.access(str(home), os.W_OK | os.X_OK),
     )
 
 
-def _passwd_home(root: Path, uid: int) -> str | None:
-    """Return the home folder of a user's entry; None if the user has no entry.
+def _passwd_entry(root: Path, uid: int) -> tuple[str, str] | None:
+    """Return name and home folder of a user's entry; None if the user has no entry.
 
     The file is read first, since a name service behind the library call may be slow.
     """
@@ -48,10 +50,11 @@ def _passwd_home(root: Path, uid: int) -> str | None:
     except UnreadableError:
         text = ""
     rows = (line.split(":") for line in text.splitlines())
-    home = next((row[_HOME] for row in rows if len(row) > _HOME and row[2] == str(uid)), None)
-    if home is not None:
-        return home
+    row = next((row for row in rows if len(row) > _HOME and row[2] == str(uid)), None)
+    if row is not None:
+        return row[0], row[_HOME]
     try:
-        return pwd.getpwuid(uid).pw_dir
+        entry = pwd.getpwuid(uid)
     except KeyError:
         return None
+    return entry.pw_name, entry.pw_dir

@@ -120,8 +120,9 @@ def read_openmp(subject: Subject, facts: FactSet) -> OpenMpFact:
 
 def read_conda(subject: Subject, facts: FactSet) -> CondaFact:
     """Read from file names which packages around torch conda recorded."""
-    del facts
-    records = (_CONDA_RECORD.match(name) for name in list_folder(subject.prefix / "conda-meta"))
+    prefixes = {str(subject.prefix), facts.need(InterpreterFact).prefix}
+    names = (name for prefix in prefixes for name in list_folder(f"{prefix}/conda-meta"))
+    records = (_CONDA_RECORD.match(name) for name in names)
     return CondaFact(
         packages=tuple(
             (match[1], match[2]) for match in records if match and is_torch_package(match[1])

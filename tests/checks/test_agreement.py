@@ -11,8 +11,11 @@ from envdoctor.facts import (
     Fact,
     FactSet,
     HostFact,
+    ImportFolder,
+    ImportPathFact,
     InterpreterFact,
     NvidiaFact,
+    OtherGpusFact,
     PolicyFact,
     RecordsFact,
     TorchBuildFact,
@@ -50,6 +53,8 @@ def outcomes(check: str, *facts: Fact) -> list[Outcome]:
         CompanionBuildsFact(builds=()),
         RecordsFact(distributions=()),
         VariablesFact(),
+        ImportPathFact(folders=(ImportFolder(path="/env", origin="site-packages"),)),
+        OtherGpusFact(),
         PolicyFact(),
         CU128,
     ]
@@ -344,7 +349,13 @@ def test_cpu_torch_without_a_build_for_this_driver_is_built_from_a_profile(
         (TorchBuildFact(path="/t", version="2.9.1+xpu", xpu="2025"), "an Intel GPU build"),
     ],
 )
-def test_build_for_another_vendor_is_a_warning(torch: TorchBuildFact, word: str) -> None:
+def test_build_for_another_vendor(torch: TorchBuildFact, word: str) -> None:
     found = problem("cpu-torch-on-gpu-machine", torch, NvidiaFact(num_devices=1), installed())
-    assert found.severity is Severity.WARNING
+    assert found.severity is (Severity.WARNING if torch.xpu else Severity.ERROR)
     assert word in found.message
+
+
+def test_rocm_build_beside_an_amd_gpu_is_left_alone() -> None:
+    torch = TorchBuildFact(path="/t", version="2.9.1+rocm6.4", hip="6.4")
+    facts = (torch, NvidiaFact(num_devices=1), OtherGpusFact(has_amd=True), installed())
+    assert isinstance(outcomes("cpu-torch-on-gpu-machine", *facts)[0], Ok)

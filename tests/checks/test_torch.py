@@ -12,6 +12,7 @@ from envdoctor.facts import (
     Gpu,
     InterpreterFact,
     NvidiaFact,
+    OtherGpusFact,
     PolicyFact,
     TorchBuildFact,
 )
@@ -47,6 +48,7 @@ def outcome(check: str, *facts: Fact) -> Outcome:
         DistributionsFact(distributions=()),
         ContainerFact(),
         PolicyFact(),
+        OtherGpusFact(),
     ]
     findings = run(BUILTIN_CHECKS, FactSet([*base, *facts]))
     return next(item.outcome for item in findings if item.check == check)

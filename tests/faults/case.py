@@ -165,6 +165,7 @@ def user_fact(user: Mapping[str, Any]) -> UserFact:
     return UserFact(
         uid=user.get("uid", 0),
         has_passwd_entry=user.get("has_passwd_entry", True),
+        name=user.get("name"),
         home=user.get("home"),
         home_writable=user.get("home_writable", True),
     )
