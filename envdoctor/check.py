@@ -28,6 +28,7 @@ class Check:
         reads: Parameter names and the kinds of facts they take.
         optional: Names of parameters that take None where their fact could not be read.
         requires: Ids of checks without whose `Ok` this one says nothing.
+        follows_from: Ids of checks whose error is the root of what this one would report.
         function: The judgement.
     """
 
@@ -37,6 +38,7 @@ class Check:
     reads: tuple[tuple[str, type[Fact]], ...]
     optional: frozenset[str]
     requires: tuple[str, ...]
+    follows_from: tuple[str, ...]
     function: Callable[..., Verdict]
 
     def evaluate(self, facts: FactSet) -> tuple[Outcome, ...]:
@@ -64,7 +66,9 @@ class Check:
         return (verdict,)
 
 
-def check(*, requires: Sequence[str] = ()) -> Callable[[Callable[..., Verdict]], Check]:
+def check(
+    *, requires: Sequence[str] = (), follows_from: Sequence[str] = ()
+) -> Callable[[Callable[..., Verdict]], Check]:
     """Make a check of a function.
 
     The id is the function's name in kebab-case, the docstring is its explanation, the annotated
@@ -73,6 +77,8 @@ def check(*, requires: Sequence[str] = ()) -> Callable[[Callable[..., Verdict]],
 
     Args:
         requires: Ids of checks that must be `Ok` first.
+        follows_from: Ids of checks whose error, if there is one, is the root of a problem of this
+            one, which is then left to them.
 
     Returns:
         A decorator.
@@ -94,6 +100,7 @@ def check(*, requires: Sequence[str] = ()) -> Callable[[Callable[..., Verdict]],
             reads=reads,
             optional=optional,
             requires=tuple(requires),
+            follows_from=tuple(follows_from),
             function=function,
         )
 

@@ -23,7 +23,7 @@ from envdoctor.facts import (
 )
 from envdoctor.probes import collect
 from envdoctor.probes.run_records import read_log_records
-from envdoctor.probes.subject import THIS_MACHINE, Subject
+from envdoctor.probes.subject import THIS_MACHINE, Probing, Subject
 from envdoctor.report import Report
 from envdoctor.runner import run
 from envdoctor.scope import not_judged
@@ -76,6 +76,7 @@ class Place:
         logs: Logs of earlier runs, to look for known failures in.
         deep: True to hash every recorded file.
         progress: Told bytes hashed and bytes in all, now and then.
+        probing: Leave to run programs in the environment; None to run nothing of it.
     """
 
     prefix: Path | None
@@ -86,6 +87,7 @@ class Place:
     logs: tuple[Path, ...] = ()
     deep: bool = False
     progress: Callable[[int, int], None] | None = None
+    probing: Probing | None = None
 
     @property
     def environment(self) -> Path:
@@ -105,6 +107,7 @@ def gather(place: Place, policy: PolicyFact) -> FactSet:
         logs=place.logs,
         deep=place.deep,
         progress=place.progress,
+        probing=place.probing,
     )
     if place.prefix is not None:
         return collect(subject, place.given)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def run(
     checks: Sequence[Check], facts: FactSet, *, suppressions: Sequence[Suppression] = ()
 ) -> tuple[Finding, ...]:
-    """Evaluate checks; a check whose prerequisite did not pass is skipped.
+    """Evaluate checks; one whose prerequisite did not pass, or that only shows what follows, skips.
 
     Args:
         checks: In an order in which prerequisites come first.
@@ -32,6 +32,7 @@ def run(
         Findings in the order of the checks.
     """
     blocked: dict[str, str] = {}
+    wrong: set[str] = set()
     findings: list[Finding] = []
     for item in checks:
         if any(kind is SuppressionsFact for _, kind in item.reads):
@@ -40,11 +41,27 @@ def run(
         outcomes: tuple[Outcome, ...] = (
             (Skipped(blocked[obstacle]),) if obstacle else item.evaluate(facts)
         )
+        root = next((name for name in item.follows_from if name in wrong), "")
+        outcomes = tuple(_left_to(root, outcome) for outcome in outcomes)
         found = [_finding(item.id, outcome, suppressions) for outcome in outcomes]
         if reason := next(filter(None, map(_obstacle, found)), ""):
             blocked[item.id] = reason
+        wrong |= {one.check for one in found if _is_error(one)}
         findings += found
     return tuple(findings)
+
+
+def _left_to(root: str, outcome: Outcome) -> Outcome:
+    """Return an outcome; a problem that follows from another finding is not told twice."""
+    if root and isinstance(outcome, Problem):
+        return Skipped(f"follows from {root}: {outcome.message}")
+    return outcome
+
+
+def _is_error(finding: Finding) -> bool:
+    problem = finding.outcome
+    is_error = isinstance(problem, Problem) and problem.severity is Severity.ERROR
+    return is_error and not finding.suppressed
 
 
 def _finding(check: str, outcome: Outcome, suppressions: Sequence[Suppression]) -> Finding:

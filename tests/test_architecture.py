@@ -55,7 +55,8 @@ def test_check_is_explained_and_registered_once(check: object) -> None:
 def test_prerequisites_come_first_and_facts_have_probes(check: object) -> None:
     (found,) = [item for item in BUILTIN_CHECKS if item is check]
     ids = [item.id for item in BUILTIN_CHECKS]
-    assert all(ids.index(name) < ids.index(found.id) for name in found.requires)
+    before = ids[: ids.index(found.id)]
+    assert {*found.requires, *found.follows_from} <= set(before)
     assert {kind for _, kind in found.reads} <= {kind for kind, _ in PROBES} | RUNNERS_FACTS
 
 
@@ -84,8 +85,12 @@ def test_imports_point_one_way(path: Path) -> None:
     found = imports_of(path)
     if name.startswith("train/"):
         assert not uses(path, "envdoctor")
+    elif name.startswith("envdoctor/probe_scripts/"):
+        assert not uses(path, "envdoctor"), "it runs where envdoctor is not installed"
+        assert not uses(path, "train")
     else:
         assert not uses(path, "torch")
+        assert not uses(path, "envdoctor.probe_scripts")
         from_train = {item for item in found if item.startswith("train.")}
         assert all(any(item.startswith(ok) for ok in ALLOWED_TRAIN_IMPORTS) for item in from_train)
     if name.startswith("envdoctor/checks/"):

@@ -55,6 +55,18 @@ from envdoctor.checks.packages import (
     package_without_libraries,
     required_package_missing,
 )
+from envdoctor.checks.probed_gpus import (
+    compiled_attention_fails,
+    compiled_attention_not_fused,
+    gpu_all_reduce_fails,
+    gpu_computation_fails,
+)
+from envdoctor.checks.probes import (
+    cudnn_refused_by_torch,
+    library_loaded_from_elsewhere,
+    torch_import_fails,
+    torch_sees_no_gpu,
+)
 from envdoctor.checks.ptxas import ptxas_not_executable, ptxas_too_old
 from envdoctor.checks.records import (
     package_metadata_edited,
@@ -165,6 +177,14 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     disk_almost_full,
     temporary_folder_full,
     cache_folder_not_executable,
+    torch_import_fails,
+    torch_sees_no_gpu,
+    cudnn_refused_by_torch,
+    library_loaded_from_elsewhere,
+    gpu_computation_fails,
+    gpu_all_reduce_fails,
+    compiled_attention_fails,
+    compiled_attention_not_fused,
     suppression_without_effect,
 )
 """Every check, in an order in which prerequisites come first."""

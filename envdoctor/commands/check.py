@@ -13,11 +13,14 @@ from envdoctor.commands.options import (
     FactsOption,
     OutputFormat,
     PrefixOption,
+    ProbeOption,
+    ProbeTimeoutOption,
     ProfileOption,
     PythonOption,
     RedactOption,
     SysrootOption,
     chosen_place,
+    chosen_probing,
     chosen_profile,
     print_json,
 )
@@ -57,6 +60,8 @@ def check(
     deep: Annotated[
         bool, typer.Option("--deep", help="Also compare the hash of every recorded file.")
     ] = False,
+    probe: ProbeOption = False,
+    probe_timeout: ProbeTimeoutOption = None,
     redact: RedactOption = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also list what was looked at.")
@@ -64,8 +69,8 @@ def check(
 ) -> None:
     """Find what is wrong with a Python environment, and name the command that cures it.
 
-    Reads files only: never imports torch, never runs code of the environment it looks at. Without
-    --python or --prefix it looks at the environment envdoctor is installed in.
+    Reads files only: without --probe nothing of the environment runs, and torch is never imported
+    here. Without --python or --prefix it looks at the environment envdoctor is installed in.
 
     Exit code 0 if there is at most a warning, 1 if a problem was found.
     """
@@ -79,7 +84,12 @@ def check(
     wanted = chosen_profile(profile)
     suppressions = chosen_suppressions(wanted, ignore or [], BUILTIN_CHECKS)
     place = chosen_place(
-        python=python, prefix=prefix, facts=facts, sysroot=sysroot, all_records=all_records
+        python=python,
+        prefix=prefix,
+        facts=facts,
+        sysroot=sysroot,
+        all_records=all_records,
+        probing=chosen_probing(probe=probe, timeout=probe_timeout),
     )
     meter = byte_meter("hashed") if deep else None
     place = replace(place, logs=tuple(log or ()), deep=deep, progress=meter)

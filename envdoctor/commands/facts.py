@@ -9,10 +9,13 @@ import typer
 from envdoctor.commands.options import (
     FactsOption,
     PrefixOption,
+    ProbeOption,
+    ProbeTimeoutOption,
     PythonOption,
     RedactOption,
     SysrootOption,
     chosen_place,
+    chosen_probing,
     print_json,
 )
 
@@ -23,6 +26,8 @@ def facts(
     prefix: PrefixOption = None,
     given: FactsOption = None,
     sysroot: SysrootOption = None,
+    probe: ProbeOption = False,
+    probe_timeout: ProbeTimeoutOption = None,
     redact: RedactOption = False,
     all_records: Annotated[
         bool, typer.Option("--all", help="Compare the files of every package, not only CUDA's.")
@@ -37,7 +42,12 @@ def facts(
     from envdoctor.facts.snapshot import to_data
 
     place = chosen_place(
-        python=python, prefix=prefix, facts=given, sysroot=sysroot, all_records=all_records
+        python=python,
+        prefix=prefix,
+        facts=given,
+        sysroot=sysroot,
+        all_records=all_records,
+        probing=chosen_probing(probe=probe, timeout=probe_timeout),
     )
     found = gather(place, PolicyFact())
     if redact:

@@ -13,6 +13,7 @@ from envdoctor.errors import UsageError
 
 if TYPE_CHECKING:
     from envdoctor.diagnose import Place
+    from envdoctor.probes.subject import Probing
     from envdoctor.profile import Profile
 
 ProfileOption = Annotated[
@@ -40,6 +41,19 @@ RedactOption = Annotated[
 SysrootOption = Annotated[
     Path | None,
     typer.Option(help="Read the machine's files below this folder, such as an unpacked image."),
+]
+
+ProbeOption = Annotated[
+    bool,
+    typer.Option(
+        "--probe",
+        help="Also run programs in the environment's interpreter: import torch, compute on every "
+        "GPU, sum over all of them, compile attention. Each in a process of its own.",
+    ),
+]
+ProbeTimeoutOption = Annotated[
+    float | None,
+    typer.Option(min=1, help="Seconds after which each of these programs is ended."),
 ]
 
 
@@ -92,6 +106,23 @@ def chosen_profile(name: str | None) -> Profile | None:
     return load_profile(name)
 
 
+def chosen_probing(*, probe: bool, timeout: float | None) -> Probing | None:
+    """Return whether programs may be run in the environment, and for how long.
+
+    Raises:
+        UsageError: A time limit is given for what is not run.
+    """
+    from envdoctor.probes.subject import Probing
+
+    if timeout is not None and not probe:
+        raise UsageError("--probe-timeout is for --probe", reference="timeout-of-nothing")
+    if not probe:
+        return None
+    if sys.stderr.isatty():
+        sys.stderr.write("running programs in the environment; this takes a minute\n")
+    return Probing(timeout_seconds=timeout)
+
+
 def chosen_place(
     *,
     python: str | None,
@@ -99,6 +130,7 @@ def chosen_place(
     facts: Path | None = None,
     sysroot: Path | None = None,
     all_records: bool = False,
+    probing: Probing | None = None,
 ) -> Place:
     """Return where facts come from, by the options.
 
@@ -112,6 +144,12 @@ def chosen_place(
     from envdoctor.facts import FactSet, InterpreterFact
     from envdoctor.probes.subject import THIS_MACHINE
 
+    if probing is not None and (facts is not None or sysroot is not None):
+        raise UsageError(
+            "--probe runs an environment of this machine, not of a snapshot or mounted root",
+            reference="probe-elsewhere",
+            hint="take the snapshot there with --probe",
+        )
     given = FactSet([])
     if facts is not None:
         from envdoctor.facts.snapshot import load
@@ -134,4 +172,4 @@ def chosen_place(
         )
     else:
         where = chosen_prefix(python, prefix)
-    return Place(prefix=where, root=root, given=given, all_records=all_records)
+    return Place(prefix=where, root=root, given=given, all_records=all_records, probing=probing)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import (
+    AllReduceProbeFact,
+    AttentionProbeFact,
     CachesFact,
     CompanionBuildsFact,
     CompilerFact,
+    ComputeProbeFact,
     CondaFact,
     ContainerFact,
     CudaStartFact,
@@ -17,6 +20,7 @@ from envdoctor.facts import (
     FactSet,
     HostFact,
     ImportPathFact,
+    ImportProbeFact,
     InterpreterFact,
     KernelLogFact,
     LibraryFoldersFact,
@@ -59,9 +63,16 @@ from envdoctor.probes.network import read_nccl_files, read_network
 from envdoctor.probes.nvidia import read_nvidia
 from envdoctor.probes.other_gpus import read_other_gpus
 from envdoctor.probes.recorded_files import read_records
-from envdoctor.probes.run_records import read_cuda_start, read_log_records, read_probe_records
+from envdoctor.probes.run_records import read_log_records, read_probe_records
 from envdoctor.probes.services import read_kernel_log, read_services
 from envdoctor.probes.shared_objects import read_shared_objects
+from envdoctor.probes.started import (
+    probe_all_reduce,
+    probe_attention,
+    probe_compute,
+    probe_import,
+    read_cuda_start,
+)
 from envdoctor.probes.storage import read_storage
 from envdoctor.probes.toolchain import read_compiler, read_ptxas
 from envdoctor.probes.torch_build import read_torch_build
@@ -90,6 +101,10 @@ PROBES: tuple[Probe, ...] = (
     (LoaderCacheFact, read_loader_cache),
     (LoaderFact, read_loader),
     (NvidiaFact, read_nvidia),
+    (ImportProbeFact, probe_import),
+    (ComputeProbeFact, probe_compute),
+    (AllReduceProbeFact, probe_all_reduce),
+    (AttentionProbeFact, probe_attention),
     (CudaStartFact, read_cuda_start),
     (ServicesFact, read_services),
     (KernelLogFact, read_kernel_log),

@@ -7,7 +7,7 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from envdoctor.facts import CudaStartFact, FactSet, LogRecordsFact, ProbeRecordsFact, RunRecord
+from envdoctor.facts import FactSet, LogRecordsFact, ProbeRecordsFact, RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,9 +55,3 @@ def read_probe_records(subject: Subject, facts: FactSet) -> ProbeRecordsFact:
     """Return nothing: a reading runs no code of the environment."""
     del subject, facts
     return ProbeRecordsFact()
-
-
-def read_cuda_start(subject: Subject, facts: FactSet) -> CudaStartFact:
-    """Return that nobody started CUDA: a reading does not."""
-    del subject, facts
-    return CudaStartFact()

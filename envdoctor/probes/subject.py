@@ -17,6 +17,17 @@ THIS_MACHINE = Path("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Probing:
+    """Leave to run programs in the inspected interpreter.
+
+    Args:
+        timeout_seconds: How long each may run; None for what each is known to need.
+    """
+
+    timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One environment on one machine.
 
@@ -29,6 +40,7 @@ class Subject:
         deep: True to hash every recorded file.
         progress: Told bytes hashed and bytes in all, now and then.
         logs: Logs of earlier runs, to look for known failures in.
+        probing: Leave to run programs in the environment; None to run nothing of it.
     """
 
     prefix: Path
@@ -39,6 +51,7 @@ class Subject:
     deep: bool = False
     logs: tuple[Path, ...] = ()
     progress: Callable[[int, int], None] | None = None
+    probing: Probing | None = None
 
     @property
     def is_this_machine(self) -> bool:

@@ -1,0 +1,154 @@
+"""Readings of programs that ran in the inspected interpreter, as `--probe` allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from envdoctor.facts.fact import Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeRun:
+    """How a program ended.
+
+    Args:
+        status: `crashed` means that a signal ended it.
+        seconds: How long it ran.
+        reason: Why it was skipped, what it raised, or the signal's name; empty if it passed.
+        step: What it was about to do when it ended; empty if it passed.
+        log: What it wrote to standard error, from where a crash was told of, else its end; empty if
+            it passed.
+    """
+
+    status: Literal["not_run", "skipped", "passed", "failed", "crashed", "timed_out"] = "not_run"
+    seconds: float = 0.0
+    reason: str = "nothing of the environment is run without --probe"
+    step: str = ""
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLibrary:
+    """A library that a process had loaded.
+
+    Args:
+        name: SONAME by which it was predicted; the file's name if nothing predicted it.
+        path: The file, symbolic links resolved.
+        predicted: Where the static reading expects it; empty if it says nothing.
+    """
+
+    name: str
+    path: str
+    predicted: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportProbeFact(Fact):
+    """`import torch`, and what the process held afterwards.
+
+    Args:
+        run: How it ended.
+        import_seconds: Of the import alone.
+        torch: Its version.
+        cuda: Its CUDA version; None for a build without.
+        cuda_available: What `torch.cuda.is_available()` says.
+        num_devices: GPUs that torch sees.
+        cuda_error: What torch said when CUDA did not start.
+        cudnn: Version of cuDNN as a number; empty if torch has none.
+        cudnn_error: What torch said when cuDNN did not fit.
+        nccl: Version of NCCL.
+        driver_code: Result of `cuInit`; None if there was no libcuda.
+        driver_name: The name that CUDA gives it.
+        driver_devices: GPUs that the driver lists.
+        runtime_code: Result of the first call into the CUDA runtime; None without one.
+        runtime_name: The name that CUDA gives it.
+        libraries: The libraries of torch and NVIDIA that were loaded.
+    """
+
+    run: ProbeRun = field(default_factory=ProbeRun)
+    import_seconds: float = 0.0
+    torch: str = ""
+    cuda: str | None = None
+    cuda_available: bool = False
+    num_devices: int = 0
+    cuda_error: str = ""
+    cudnn: str = ""
+    cudnn_error: str = ""
+    nccl: str = ""
+    driver_code: int | None = None
+    driver_name: str = ""
+    driver_devices: int = 0
+    runtime_code: int | None = None
+    runtime_name: str = ""
+    libraries: tuple[LoadedLibrary, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One computation on one device.
+
+    Args:
+        device: Such as `cuda:0`.
+        name: What was computed.
+        status: How it went.
+        reason: Why it was skipped, or what it raised.
+        distance: How far the result is off, relative to the exact one's norm; None if it is not
+            finite, or there is none.
+        seconds: How long it took, first use included.
+    """
+
+    device: str
+    name: str
+    status: Literal["passed", "failed", "skipped"]
+    reason: str = ""
+    distance: float | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeProbeFact(Fact):
+    """Computations on every GPU, and the libraries that were loaded for them."""
+
+    run: ProbeRun = field(default_factory=ProbeRun)
+    operations: tuple[Operation, ...] = ()
+    libraries: tuple[LoadedLibrary, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduceProbeFact(Fact):
+    """A sum over all GPUs through NCCL, one process for each."""
+
+    run: ProbeRun = field(default_factory=ProbeRun)
+    num_ranks: int = 0
+    reduce_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionCase:
+    """Compiled attention at one length.
+
+    Args:
+        length: Positions.
+        distance: How far output and gradients are off dense attention, relative to its norm; None
+            if they are not finite.
+        seconds: Of the first run, compiling included.
+        peak_bytes: Memory that the second run took; None on the CPU.
+        scores_bytes: Memory of all scores, which only the fused kernel does without.
+    """
+
+    length: int
+    distance: float | None
+    seconds: float
+    peak_bytes: int | None
+    scores_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionProbeFact(Fact):
+    """Compiled flex_attention, forward and backward, against dense attention."""
+
+    run: ProbeRun = field(default_factory=ProbeRun)
+    device: str = ""
+    dtype: str = ""
+    cases: tuple[AttentionCase, ...] = ()
