@@ -49,7 +49,7 @@ from envdoctor.checks.nccl import (
     network_interface_not_found,
     rdma_device_not_found,
 )
-from envdoctor.checks.ownership import package_files_overwritten
+from envdoctor.checks.ownership import cuda_package_orphaned, package_files_overwritten
 from envdoctor.checks.packages import (
     package_version_not_pinned,
     package_without_libraries,
@@ -141,6 +141,7 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     libstdcxx_too_old,
     extension_for_another_torch,
     two_cuda_runtimes,
+    cuda_package_orphaned,
     libcuda_missing,
     libcuda_is_stub,
     libcuda_shadowed,

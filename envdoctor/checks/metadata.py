@@ -41,7 +41,7 @@ def torch_version_disagrees(
     """
     if not any(dist.name == "torch" for dist in installed.distributions):
         return _without_metadata(torch_build, installed, policy)
-    evidence = _version_evidence(torch_build, installed)
+    evidence = _version_evidence(torch_build, installed, records)
     torch = installed.find("torch")
     if torch and torch.installer in {"pip", "uv"}:  # conda splits torch into packages
         evidence = evidence or _build_evidence(torch_build, records)
@@ -80,11 +80,17 @@ def _reinstall_torch(version: str, policy: PolicyFact) -> Remedy:
     )
 
 
-def _version_evidence(torch_build: TorchBuildFact, installed: DistributionsFact) -> Evidence | None:
-    """Return the METADATA that names another version; None if one of them agrees."""
+def _version_evidence(
+    torch_build: TorchBuildFact, installed: DistributionsFact, records: RecordsFact
+) -> Evidence | None:
+    """Return the METADATA that names another version; None if one of them agrees.
+
+    Of one that was edited the version before counts; `package-metadata-edited` tells of it.
+    """
     stated = [dist for dist in installed.distributions if dist.name == "torch"]
+    originals = {files.path: files.original_version for files in records.distributions}
     code = torch_build.version or ""
-    if any(_same_build(dist.version, code) for dist in stated):
+    if any(_same_build(originals.get(dist.path) or dist.version, code) for dist in stated):
         return None
     return Evidence(subject=f"{stated[0].path}/METADATA", expected=code, found=stated[0].version)
 

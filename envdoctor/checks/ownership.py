@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from envdoctor.check import check, problems
 from envdoctor.collisions import Collision, find_collisions
+from envdoctor.cuda_packages import find_orphans, torch_major
 from envdoctor.facts import (
+    Distribution,
     DistributionsFact,
     HostFact,
     InterpreterFact,
+    LoaderFact,
     PolicyFact,
     RecordsFact,
     SharedPaths,
+    TorchBuildFact,
 )
 from envdoctor.probes.record import matters
 from envdoctor.reinstalls import uninstall_safely
 from envdoctor.requirements import marker_environment, required_cuda_packages
-from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
+from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Skipped, Verdict
 
 
 @check()
@@ -120,5 +124,76 @@ def _shared(group: SharedPaths) -> Problem:
         remedy=Remedy(
             kind="uninstall-then-reinstall",
             text="After uninstalling one, reinstall the other by force.",
+        ),
+    )
+
+
+@check(requires=["torch-not-installed", "cpu-torch-on-gpu-machine"])
+def cuda_package_orphaned(
+    records: RecordsFact,
+    torch_build: TorchBuildFact,
+    loader: LoaderFact,
+    installed: DistributionsFact,
+    policy: PolicyFact,
+) -> Verdict:
+    """NVIDIA packages for another CUDA are left, which nothing requires.
+
+    ## What it checks
+    The CUDA major release of each NVIDIA package (its suffix, or the folder of its libraries)
+    against torch's, and whether any other package names it as a requirement or an extra.
+
+    ## Why it matters
+    They are left when torch moves to another CUDA. They take gigabytes, and they are how two CUDA
+    runtimes get into one process. Packages that write the paths of torch's own are told by
+    `package-files-overwritten`.
+
+    ## Remedy
+    Uninstall them. Files that they share with others have to be put back afterwards.
+
+    ## Source
+    NVIDIA/cudnn-frontend#211; sgl-project/sglang#31035.
+    """
+    major = torch_major(torch_build)
+    if major is None:
+        return Skipped("torch is not a CUDA build")
+    told = _told_elsewhere(records, loader)
+    orphans = [dist for dist in find_orphans(records, installed, major) if dist.name not in told]
+    found = [
+        _orphaned(group, major, severity, uninstall_safely(names, records, installed, policy))
+        for group, severity in (
+            ([dist for dist in orphans if not dist.is_requested], Severity.WARNING),
+            ([dist for dist in orphans if dist.is_requested], Severity.INFO),
+        )
+        if (names := [dist.name for dist in group])
+    ]
+    return problems(found, Ok(f"every NVIDIA package is for CUDA {major} or required by another"))
+
+
+def _told_elsewhere(records: RecordsFact, loader: LoaderFact) -> set[str]:
+    """Return packages that wrote another's paths, or whose runtime `two-cuda-runtimes` names."""
+    told = {name for group in records.shared if group.num_conflicting for name in group.owners}
+    if len({item.name for item in loader.runtimes}) > 1:
+        runtimes = {item.path for item in loader.runtimes}
+        told |= {name for name, path in records.libraries if path in runtimes}
+    return told
+
+
+def _orphaned(
+    group: list[Distribution], major: int, severity: Severity, commands: tuple[str, ...]
+) -> Problem:
+    names = ", ".join(dist.name for dist in group)
+    asked = "; somebody asked for it by name" if severity is Severity.INFO else ""
+    return Problem(
+        culprit=names,
+        severity=severity,
+        message=f"{names}: for another CUDA than torch's {major}, and nothing requires it{asked}",
+        evidence=tuple(
+            Evidence(subject=dist.path, expected=f"for CUDA {major}", found=dist.version)
+            for dist in group
+        ),
+        remedy=Remedy(
+            kind="uninstall-package",
+            text="Uninstall what nothing here needs.",
+            commands=commands,
         ),
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from envdoctor.check import check, problems
 from envdoctor.facts import (
+    DistributionFiles,
     DistributionsFact,
     HostFact,
     InterpreterFact,
@@ -18,10 +19,14 @@ from envdoctor.requirements import (
     required_cuda_packages,
     satisfies,
 )
-from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Verdict
+from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+
+
+_PLACEHOLDER = "0.0."
+"""How the versions of placeholders begin."""
 
 
 @check(requires=["torch-not-installed", "module-shadowed", "namespace-package-closed"])
@@ -45,21 +50,33 @@ def required_package_missing(
     required = required_cuda_packages(installed, marker_environment(interpreter, host))
     if not required:
         return Ok("torch requires no CUDA package")
-    found = [
-        Problem(
-            culprit=name,
-            message=f"{name} is not installed; {parent} requires {_text(requirement)}",
-            evidence=(Evidence(subject=name, expected=_text(requirement), found="not installed"),),
-            remedy=Remedy(
-                kind="install-pinned-version",
-                text=f"Install {name} at the required version.",
-                commands=(f"{policy.pip_install} {_install_argument(requirement)}",),
-            ),
-        )
-        for name, (requirement, parent) in required.items()
-        if installed.find(name) is None
-    ]
-    return problems(found, Ok(f"all {len(required)} required CUDA packages are installed"))
+    missing = [name for name in required if installed.find(name) is None]
+    if not missing:
+        return Ok(f"all {len(required)} required CUDA packages are installed")
+    return _missing(missing, required, policy)
+
+
+def _missing(names: list[str], required: RequiredPackages, policy: PolicyFact) -> Problem:
+    """Tell of all missing packages at once: they left together, and one command brings them."""
+    requirement, parent = required[names[0]]
+    told = f"{names[0]} is not installed; {parent} requires {_text(requirement)}"
+    if len(names) > 1:
+        told = f"{len(names)} of the {len(required)} CUDA packages that torch requires are not "
+        told += f"installed: {', '.join(names)}"
+    wanted = " ".join(_install_argument(required[name][0]) for name in names)
+    return Problem(
+        culprit=", ".join(names),
+        message=told,
+        evidence=tuple(
+            Evidence(subject=name, expected=_text(required[name][0]), found="not installed")
+            for name in names
+        ),
+        remedy=Remedy(
+            kind="install-pinned-version",
+            text=f"Install {'it' if len(names) == 1 else 'them'} at the required version.",
+            commands=(f"{policy.pip_install} {wanted}",),
+        ),
+    )
 
 
 @check(requires=["torch-not-installed", "module-shadowed", "namespace-package-closed"])
@@ -127,17 +144,19 @@ def package_without_libraries(
     host: HostFact,
     policy: PolicyFact,
 ) -> Verdict:
-    """An NVIDIA package that torch requires ships no shared object.
+    """An NVIDIA package is a placeholder without a shared object.
 
     ## What it checks
-    The RECORD of each `nvidia-*` package that torch requires lists at least one shared object.
+    The RECORD of each `nvidia-*` package that torch requires lists at least one shared object; and
+    no other `nvidia-*` package without one has a version of the placeholders, which is 0.0.
 
     ## Why it matters
     Some names on the package index are placeholders of a few kilobytes: installed, satisfied, and
-    without the library.
+    without the library. For CUDA 13 the real names of most have no suffix: `nvidia-cublas`, not
+    `nvidia-cublas-cu13`.
 
     ## Remedy
-    Reinstall the version that torch pins.
+    Install the version that torch pins; uninstall a placeholder that nothing requires.
 
     ## Source
     Placeholder releases of nvidia-cudnn-cu12 0.0.1.dev5 and others, listed 2026-11-29.
@@ -159,7 +178,29 @@ def package_without_libraries(
         )
         for name, num_files in _placeholders(records, required).items()
     ]
+    found += [
+        _useless(files, installed, policy)
+        for files in records.distributions
+        if files.name not in required
+        and _is_bare(files)
+        and installed.version_of(files.name).startswith(_PLACEHOLDER)
+    ]
     return problems(found, Ok("every required NVIDIA package ships shared objects"))
+
+
+def _useless(files: DistributionFiles, installed: DistributionsFact, policy: PolicyFact) -> Problem:
+    return Problem(
+        culprit=files.name,
+        severity=Severity.WARNING,
+        message=f"{files.name} {installed.version_of(files.name)} is a placeholder without a "
+        "library, and torch requires no such package",
+        evidence=(Evidence(subject=files.path, found=f"{files.num_files} files, no .so"),),
+        remedy=Remedy(
+            kind="uninstall-package",
+            text=f"Uninstall {files.name}; torch's METADATA names the packages that it needs.",
+            commands=(f"{policy.pip_uninstall} {files.name}",),
+        ),
+    )
 
 
 def _placeholders(records: RecordsFact, required: RequiredPackages) -> dict[str, int]:
@@ -167,11 +208,13 @@ def _placeholders(records: RecordsFact, required: RequiredPackages) -> dict[str,
     return {
         files.name: files.num_files
         for files in records.distributions
-        if files.name.startswith("nvidia-")
-        and files.name in required
-        and not files.num_libraries
-        and not files.error
+        if files.name in required and _is_bare(files)
     }
+
+
+def _is_bare(files: DistributionFiles) -> bool:
+    is_nvidia = files.name.startswith("nvidia-")
+    return is_nvidia and not files.num_libraries and not files.error
 
 
 def _text(requirement: Requirement) -> str:

@@ -175,9 +175,10 @@ def package_metadata_edited(
     for files in records.distributions:
         version = _version_of(files, installed)
         pin = required.get(files.name)
-        # Without the original version, one that breaks the pin is told as such.
-        is_told = pin and not files.original_version and not satisfies(version, pin[0])
-        if files.metadata_edited and not is_told and not _is_doubled(files, installed):
+        # Without the original version, one that breaks the pin is told as such; damage as damage.
+        breaks_pin = pin is not None and not satisfies(version, pin[0])
+        is_told = files.differing or _is_doubled(files, installed)
+        if files.metadata_edited and not is_told and (files.original_version or not breaks_pin):
             found.append(_edited(files, version, policy, is_pinned=pin is not None))
     return problems(found, Ok("every METADATA is as it was installed"))
 

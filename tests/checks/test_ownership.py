@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,9 +10,18 @@ import pytest
 from envdoctor.facts import SharedPaths
 from envdoctor.verdict import Severity
 from tests.checks.test_files import errors
-from tests.environments import CUDNN, CUDNN_PARTS, NCCL, Environment, elf, make_cuda_environment
+from tests.environments import (
+    CUDNN,
+    CUDNN_PARTS,
+    NCCL,
+    Environment,
+    elf,
+    make_cuda_environment,
+    make_environment,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 HEADER = "nvidia/cudnn/include/cudnn_version.h"
@@ -139,3 +149,77 @@ def test_uninstall_puts_back_what_others_recorded_too() -> None:
         "I nvidia-b-cu12==1",
     )
     assert uninstall_safely(names, records, installed, policy) == (f"U {' '.join(names)}",)
+
+
+def cuda13_environment(prefix: Path) -> Environment:
+    """Make an environment with a torch for CUDA 13 and its runtime."""
+    environment = make_environment(prefix)
+    environment.install(
+        "torch",
+        "2.11.0",
+        {
+            "torch/version.py": b"__version__ = '2.11.0+cu130'\ncuda = '13.0'\n",
+            "torch/lib/libtorch_cuda.so": elf("libtorch_cuda.so"),
+        },
+        ["nvidia-cuda-runtime==13.0.96"],
+    )
+    runtime = {"nvidia/cu13/lib/libcudart.so.13": elf("libcudart.so.13")}
+    environment.install("nvidia-cuda-runtime", "13.0.96", runtime)
+    return environment
+
+
+def install_cuda12(environment: Environment, name: str, requires: Sequence[str] = ()) -> Path:
+    library = f"nvidia/{name}/lib/lib{name}.so.12"
+    files = {"nvidia/__init__.py": b"", library: elf(library.rpartition("/")[2])}
+    return environment.install(f"nvidia-{name}-cu12", "12.8.4.1", files, requires)
+
+
+def test_packages_of_another_cuda_that_nothing_requires_are_one_warning(tmp_path: Path) -> None:
+    environment = cuda13_environment(tmp_path / "env")
+    assert errors(environment) == []
+    install_cuda12(environment, "cublas")
+    install_cuda12(environment, "cudnn", ["nvidia-cublas-cu12"])
+    ((check, problem),) = errors(environment)
+    assert (check, problem.severity) == ("cuda-package-orphaned", Severity.WARNING)
+    assert problem.culprit == "nvidia-cublas-cu12, nvidia-cudnn-cu12"
+    (command,) = problem.remedy.commands
+    assert command.endswith(" nvidia-cublas-cu12 nvidia-cudnn-cu12")
+
+
+@pytest.mark.parametrize(
+    "line", ["nvidia-cublas-cu12", "nvidia-cublas-cu12>=12; extra == 'cuda12'"]
+)
+def test_what_another_package_names_is_no_orphan(tmp_path: Path, line: str) -> None:
+    environment = cuda13_environment(tmp_path / "env")
+    install_cuda12(environment, "cublas", ["nvidia-nvjitlink-cu12"])
+    install_cuda12(environment, "nvjitlink")
+    environment.install("jax-like", "1.0", requires=[line])
+    assert errors(environment) == []
+
+
+def test_orphan_that_was_asked_for_is_a_note(tmp_path: Path) -> None:
+    """faster-whisper, for one, tells its users to install cuBLAS beside it."""
+    environment = cuda13_environment(tmp_path / "env")
+    (install_cuda12(environment, "cublas") / "REQUESTED").touch()
+    assert errors(environment) == []
+
+
+def test_placeholder_that_nothing_requires_is_a_warning(tmp_path: Path) -> None:
+    environment = cuda13_environment(tmp_path / "env")
+    environment.install("nvidia-cublas-cu13", "0.0.1")
+    ((check, problem),) = errors(environment)
+    assert (check, problem.culprit) == ("package-without-libraries", "nvidia-cublas-cu13")
+    assert problem.severity is Severity.WARNING
+
+
+def test_packages_that_left_together_are_one_finding(tmp_path: Path) -> None:
+    """`pip install --no-deps torch` over a torch for another CUDA."""
+    environment = make_cuda_environment(tmp_path / "env")
+    for info in environment.site.glob("nvidia_*.dist-info"):
+        shutil.rmtree(info)
+    shutil.rmtree(environment.site / "nvidia")
+    ((check, problem),) = errors(environment)
+    assert check == "required-package-missing"
+    assert problem.culprit == "nvidia-cudnn-cu12, nvidia-nccl-cu12"
+    (command,) = problem.remedy.commands
+    assert command.endswith(" nvidia-cudnn-cu12==9.10.2.21 nvidia-nccl-cu12==2.27.5")
