@@ -6,8 +6,11 @@ import tomllib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+# importlib.resources would do as well, but imports zipfile, which costs 10 ms.
+_TABLES = Path(__file__).parent / "tables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,17 @@ def cudnn_parts() -> dict[str, str]:
     return {row["part"]: row["since"] for row in load_table("cuda_libraries")["cudnn_part"]}
 
 
+@cache
+def cuda_runtime_users() -> dict[str, str]:
+    """Return the packages that look for a CUDA runtime by name, as globs, the best known first.
+
+    Returns:
+        By glob: the first version that does not stop if there are two; empty if unknown.
+    """
+    rows = load_table("cuda_libraries")["runtime_user"]
+    return {row["package"]: row["stops_before"] for row in rows}
+
+
 def load_table(name: str) -> dict[str, list[dict[str, Any]]]:
     """Read one table as it stands on disk."""
-    return tomllib.loads((files("envdoctor") / "tables" / f"{name}.toml").read_text("utf-8"))
+    return tomllib.loads((_TABLES / f"{name}.toml").read_text("utf-8"))

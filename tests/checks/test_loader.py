@@ -212,6 +212,11 @@ def two_runtimes(machine: Machine) -> None:
     machine.variables["LD_LIBRARY_PATH"] = f"{machine.site}/nvidia/cu13/lib"
 
 
+def two_runtimes_of_which_one_is_left_over(machine: Machine) -> None:
+    two_runtimes(machine)
+    shutil.rmtree(next(machine.site.glob("nvidia_cudnn_frontend*.dist-info")))
+
+
 def two_runtimes_of_which_one_is_the_systems(machine: Machine) -> None:
     machine.put("usr/local/cuda-13.0/lib64/libcudart.so.13")
     machine.config("zz-cuda", "/usr/local/cuda-13.0/lib64")
@@ -393,7 +398,19 @@ FAULTS: list[tuple[Callable[[Machine], None], Wanted]] = [
     (
         two_runtimes,
         Wanted(
-            "two-cuda-runtimes", "nvidia-cuda-runtime", "uninstall-package", "nvidia-cuda-runtime"
+            "two-cuda-runtimes",
+            "nvidia-cuda-runtime",
+            "uninstall-package",
+            "unset LD_LIBRARY_PATH",
+        ),
+    ),
+    (
+        two_runtimes_of_which_one_is_left_over,
+        Wanted(
+            "two-cuda-runtimes",
+            "nvidia-cuda-runtime",
+            "uninstall-package",
+            severity=Severity.WARNING,
         ),
     ),
     (
@@ -403,6 +420,7 @@ FAULTS: list[tuple[Callable[[Machine], None], Wanted]] = [
             "/etc/ld.so.conf.d/zz-cuda.conf",
             "remove-from-loader-path",
             "sudo ldconfig",
+            severity=Severity.WARNING,
             owner="image",
         ),
     ),
@@ -536,6 +554,11 @@ def two_runtimes_and_the_choice_made(machine: Machine) -> None:
     machine.variables["CUDNN_FRONTEND_CUDART_LIB_NAME"] = "libcudart.so.12"
 
 
+def two_runtimes_and_a_frontend_that_takes_one(machine: Machine) -> None:
+    second_runtime_that_nobody_asks_for(machine)
+    machine.install("nvidia-cudnn-frontend", "1.25.0", {})
+
+
 def no_driver_library_without_a_gpu(machine: Machine) -> None:
     no_libcuda(machine)
     machine.nvidia = NvidiaFact(num_devices=0)
@@ -579,6 +602,7 @@ def library_for_another_cuda_beside_one_that_fits(machine: Machine) -> None:
         newer_compat_on_data_centre_gpu,
         second_runtime_that_nobody_asks_for,
         two_runtimes_and_the_choice_made,
+        two_runtimes_and_a_frontend_that_takes_one,
         no_driver_library_without_a_gpu,
         root_without_a_system,
         extension_that_fits,
