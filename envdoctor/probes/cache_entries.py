@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import os
 import re
 from pathlib import Path
@@ -51,6 +48,8 @@ def _triton_entry(folder: Path) -> CacheEntry | None:
     )
     if metadata is None:
         return None
+    import json  # noqa: PLC0415  only where there is a cache
+
     path = folder / metadata
     modified = modified_at(path) or 0
     try:
@@ -124,6 +123,9 @@ def _pickles(folder: Path) -> Iterator[Path]:
 
 
 def _is_named_by_content(path: Path) -> bool:
+    import base64  # noqa: PLC0415  only where there is a cache
+    import hashlib  # noqa: PLC0415
+
     content = read_head(path, _MAX_PICKLE_BYTES + 1)
     if len(content) > _MAX_PICKLE_BYTES:
         return True

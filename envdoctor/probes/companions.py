@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import CompanionBuild, CompanionBuildsFact, FactSet, InterpreterFact
@@ -50,6 +49,8 @@ def parse_xformers_build(path: str, text: str) -> CompanionBuild:
     Source: xformers/_cpp_lib.py, `_BuildInfo`, read 2026-11-29: `{"version": {"torch":
     "2.9.0+cu128", "cuda": 1208, ...}}`.
     """
+    import json  # noqa: PLC0415  few environments need it
+
     try:
         version = json.loads(text)["version"]
         torch, cuda = version.get("torch"), version.get("cuda")

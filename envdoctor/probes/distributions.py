@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from envdoctor.facts import Distribution, DistributionsFact, FactSet, InterpreterFact
 from envdoctor.probes.files import UnreadableError, is_folder, list_folder, modified_at, read_text
@@ -91,6 +89,9 @@ def editable_target(direct_url: str) -> str:
     """
     if '"editable"' not in direct_url:
         return ""
+    import json  # noqa: PLC0415  few environments need these two
+    from urllib.parse import unquote  # noqa: PLC0415
+
     try:
         data = json.loads(direct_url)
         url, is_editable = data["url"], data["dir_info"]["editable"]

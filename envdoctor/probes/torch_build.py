@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import mmap
 import os
 import re
@@ -66,6 +65,8 @@ def parse_variant(text: str) -> tuple[str, ...]:
 
     Source: PEP 825 (draft), read 2026-11-29.
     """
+    import json  # noqa: PLC0415  few environments need it
+
     try:
         variants = json.loads(text)["variants"]
         return tuple(
