@@ -68,7 +68,8 @@ def variables(**values: str) -> VariablesFact:
 
 
 def torch(version: str = "2.10.0+cu128", cuda: str | None = "12.8") -> TorchBuildFact:
-    return TorchBuildFact(path="/env/torch", version=version, cuda=cuda, arch=("sm_90", "sm_120"))
+    arch = ("sm_70", "sm_90", "sm_120", "compute_120")
+    return TorchBuildFact(path="/env/torch", version=version, cuda=cuda, arch=arch)
 
 
 LIBCUDA = FoundLibrary(

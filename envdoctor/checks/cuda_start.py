@@ -36,6 +36,7 @@ _EXPLAINED_ELSEWHERE = {
         "driver-too-old-for-cuda",
         "gpu-fabric-not-ready",
         "visible-device-not-found",
+        "mig-mode-without-slices",
         "libcuda-missing",
         "libcuda-is-stub",
         "libcuda-shadowed",

@@ -47,7 +47,7 @@ def gpu_arch_not_in_build(nvidia: NvidiaFact, torch_build: TorchBuildFact) -> Ve
         return Skipped("torch is not a CUDA build")
     if not nvidia.gpus:
         return Skipped("NVML lists no GPU")
-    listed = torch_build.arch or _of_official_wheel(torch_build)
+    listed = known_arch(torch_build)
     if not listed:
         return Skipped("the architecture list could not be found in libtorch_python.so")
     found = [
@@ -58,11 +58,14 @@ def gpu_arch_not_in_build(nvidia: NvidiaFact, torch_build: TorchBuildFact) -> Ve
     return problems(found, Ok(f"every GPU's code is in {' '.join(listed)}"))
 
 
-def _of_official_wheel(torch_build: TorchBuildFact) -> tuple[str, ...]:
-    """Return the architectures of the official wheel, for a build that says nothing of its own.
+def known_arch(torch_build: TorchBuildFact) -> tuple[str, ...]:
+    """Return the architectures in a build: its own list, else that of the official wheel.
 
-    Builds of others, such as `2.8.0a0+5228986c39.nv25.06`, hold what their makers chose.
+    Builds of others, such as `2.8.0a0+5228986c39.nv25.06`, hold what their makers chose; of those
+    without a list nothing is known.
     """
+    if torch_build.arch:
+        return torch_build.arch
     match = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:\+cu\d+)?", torch_build.version or "")
     if match is None or torch_build.cuda is None:
         return ()

@@ -6,6 +6,7 @@ import re
 import shlex
 
 from envdoctor.check import check, problems
+from envdoctor.checks.gpu import known_arch, runs
 from envdoctor.compatibility import ptxas_releases
 from envdoctor.facts import (
     CachesFact,
@@ -15,6 +16,7 @@ from envdoctor.facts import (
     PolicyFact,
     Ptxas,
     PtxasFact,
+    TorchBuildFact,
 )
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Skipped, Verdict
 
@@ -35,6 +37,7 @@ def ptxas_too_old(
     nvidia: NvidiaFact,
     installed: DistributionsFact,
     caches: CachesFact,
+    torch_build: TorchBuildFact,
     policy: PolicyFact,
 ) -> Verdict:
     """Triton's assembler does not know this GPU.
@@ -56,7 +59,10 @@ def ptxas_too_old(
     """
     if not compiles_for_gpu(nvidia, installed):
         return Skipped(NO_TRITON)
-    judged = [(gpu, tool) for gpu in _kinds(nvidia) if (tool := chosen_tool(ptxas, gpu))]
+    # Where torch itself has no code for a GPU, that is the finding: Triton comes with torch.
+    arch = known_arch(torch_build)
+    served = [gpu for gpu in _kinds(nvidia) if not arch or runs(gpu, arch)]
+    judged = [(gpu, tool) for gpu in served if (tool := chosen_tool(ptxas, gpu))]
     known = [(gpu, tool) for gpu, tool in judged if tool.release]
     if not known:
         return Skipped("no ptxas of Triton was found, or its release is unknown")

@@ -25,7 +25,7 @@ def read_host(subject: Subject, facts: FactSet) -> HostFact:
     return HostFact(
         machine=platform.machine(),
         kernel=platform.release(),
-        glibc=_glibc() if here else _glibc_of_root(subject.root),
+        glibc=_glibc() if here else glibc_of_root(subject.root),
         shm_bytes=_space(subject.root / "dev/shm", total=True) if here else None,
         disk_free_bytes=_space(subject.prefix, total=False),
         system=platform.system() if here else "Linux",
@@ -41,7 +41,7 @@ def _glibc() -> str | None:
     return version if name == "glibc" else None
 
 
-def _glibc_of_root(root: Path) -> str | None:
+def glibc_of_root(root: Path) -> str | None:
     """Return the version that stands in a mounted root's C library; None if none is there."""
     for folder in ("lib64", "lib", *(f"{base}/{platform.machine()}-linux-gnu" for base in _LIBS)):
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor.facts import FactSet, NcclFile, NcclFilesFact, NetworkFact
+from envdoctor.facts import FactSet, NcclFile, NcclFilesFact, NetworkFact, UserFact
 from envdoctor.probes.files import UnreadableError, is_folder, list_folder, read_text
 
 if TYPE_CHECKING:
@@ -36,9 +36,10 @@ def read_nccl_files(subject: Subject, facts: FactSet) -> NcclFilesFact:
     Source: NCCL user guide, environment variables: NCCL_CONF_FILE or `~/.nccl.conf`, then
     `/etc/nccl.conf`; a variable that is set wins over both.
     """
-    del facts
+    user = facts.get(UserFact)
+    home = subject.variables.get("HOME") or (user.home if isinstance(user, UserFact) else "")
     files = []
-    for path in _nccl_paths(subject):
+    for path in _nccl_paths(subject, home or ""):
         try:
             text = read_text(path)
         except UnreadableError:
@@ -49,8 +50,7 @@ def read_nccl_files(subject: Subject, facts: FactSet) -> NcclFilesFact:
     return NcclFilesFact(files=tuple(files))
 
 
-def _nccl_paths(subject: Subject) -> Iterator[Path]:
-    home = subject.variables.get("HOME", "")
+def _nccl_paths(subject: Subject, home: str) -> Iterator[Path]:
     named = subject.variables.get("NCCL_CONF_FILE", "")
     if Path(named).is_absolute():
         yield subject.locate(named)

@@ -11,6 +11,7 @@ from envdoctor.facts import (
     Fact,
     Ptxas,
     PtxasFact,
+    TorchBuildFact,
     UserFact,
 )
 from envdoctor.verdict import Ok, Severity, Skipped
@@ -97,6 +98,13 @@ def test_headers_are_installed_by_whoever_builds_the_image() -> None:
 )
 def test_ptxas_too_old(tools: list[Ptxas], machine: Fact, expected: object) -> None:
     assert severity("ptxas-too-old", PtxasFact(tools=tuple(tools)), machine) == expected
+
+
+def test_old_ptxas_is_a_consequence_where_torch_has_no_code_either() -> None:
+    facts = (PtxasFact(tools=(ptxas("12.4"),)), nvidia(gpu(capability="12.0")))
+    old = TorchBuildFact(path="/t", version="2.5.1+cu121", cuda="12.1")
+    assert severity("gpu-arch-not-in-build", *facts, old) is Severity.ERROR
+    assert severity("ptxas-too-old", *facts, old) is Skipped
 
 
 def test_old_ptxas_shows_late_where_the_cache_holds_kernels() -> None:

@@ -29,7 +29,7 @@ def judge(folder: Path) -> dict[str, Any]:
             check=False,
             timeout=120,
         )
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1) or not done.stdout:
         raise RuntimeError(f"exit {done.returncode}: {done.stderr.strip()}")
     report: dict[str, Any] = json.loads(done.stdout)
     return report

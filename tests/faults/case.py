@@ -21,6 +21,7 @@ from envdoctor.facts import (
     KernelLogFact,
     LimitsFact,
     MigDevice,
+    Mount,
     NetworkFact,
     NvidiaFact,
     PathOwner,
@@ -28,9 +29,12 @@ from envdoctor.facts import (
     ProbeRecordsFact,
     RunRecord,
     ServicesFact,
+    StorageFact,
     UserFact,
     VariablesFact,
 )
+from envdoctor.probes.files import list_folder
+from envdoctor.probes.host import glibc_of_root
 from envdoctor.probes.nvidia import count_devices
 
 if TYPE_CHECKING:
@@ -95,14 +99,14 @@ def load_case(folder: Path) -> Case:
 
 def machine_facts(told: Mapping[str, Any], sysroot: Path) -> Iterator[Fact]:
     container = told.get("container", {})
-    free = told.get("disk_free_bytes", {})
     yield HostFact(
         machine=told.get("machine", "x86_64"),
         kernel=told.get("kernel", ""),
-        glibc=told.get("glibc"),
+        glibc=told.get("glibc") or glibc_of_root(sysroot),
         shm_bytes=container.get("shm_bytes"),
-        disk_free_bytes=min(free.values(), default=None),
+        disk_free_bytes=told.get("disk_free_bytes", {}).get("/"),
     )
+    yield storage_fact(told)
     if container:
         yield ContainerFact(
             kind="container" if container.get("in_container") else "",
@@ -123,9 +127,23 @@ def machine_facts(told: Mapping[str, Any], sysroot: Path) -> Iterator[Fact]:
     if "user" in told:
         yield user_fact(told["user"])
     if "net" in told:
-        yield network_fact(told["net"])
+        yield network_fact(told["net"], sysroot)
     yield ServicesFact(states=tuple((n, _state(s)) for n, s in told.get("services", {}).items()))
     yield KernelLogFact(lines=tuple(map(str, told.get("kernel_log", []))))
+
+
+def storage_fact(told: Mapping[str, Any]) -> StorageFact:
+    return StorageFact(
+        mounts=tuple(
+            Mount(
+                path=mount["path"], kind=mount.get("fstype", ""), options=mount.get("options", "")
+            )
+            for mount in told.get("mounts", [])
+        ),
+        free=tuple(
+            (path, free) for path, free in told.get("disk_free_bytes", {}).items() if path != "/"
+        ),
+    )
 
 
 def nvidia_fact(told: Mapping[str, Any], sysroot: Path) -> NvidiaFact:
@@ -171,11 +189,10 @@ def user_fact(user: Mapping[str, Any]) -> UserFact:
     )
 
 
-def network_fact(net: Mapping[str, Any]) -> NetworkFact:
-    hcas = next((net[name] for name in ("hcas", "ib_devices", "ib_hcas") if name in net), None)
-    return NetworkFact(
-        interfaces=tuple(net.get("interfaces", ())), hcas=None if hcas is None else tuple(hcas)
-    )
+def network_fact(net: Mapping[str, Any], sysroot: Path) -> NetworkFact:
+    found = list_folder(sysroot / "sys/class/infiniband")
+    hcas = next((net[name] for name in ("hcas", "ib_devices", "ib_hcas") if name in net), found)
+    return NetworkFact(interfaces=tuple(net.get("interfaces", ())), hcas=tuple(hcas))
 
 
 def tool_facts(told: Mapping[str, Any], python: Mapping[str, Any]) -> Iterator[Fact]:
