@@ -197,8 +197,21 @@ def _for_another(
         evidence=tuple(evidence[:_SHOWN]),
         remedy=Remedy(
             kind="install-matching-wheel",
-            text=f"Install the wheel of {dist.name} for torch {torch}, Python and CUDA of this "
-            "environment and the new C++ ABI (cxx11abiTRUE), or build it here.",
+            text=f"Install the wheel of {dist.name} for torch {torch}, this CUDA, this Python"
+            f"{_abi(evidence)}; or build it here.",
             commands=(f"{policy.pip_install} --no-build-isolation --no-cache-dir {wanted}",),
         ),
     )
+
+
+def _abi(evidence: list[Evidence]) -> str:
+    """Name the C++ ABI that the wheel must have, where the missing symbols tell it.
+
+    Source: GCC manual of libstdc++, "Dual ABI": `std::string` is `Ss` in symbols of the old one.
+    """
+    names = [item.expected for item in evidence]
+    if any("__cxx11" in name for name in names):
+        return " and the old C++ ABI (cxx11abiFALSE in its name)"
+    if any(name.endswith("Ss") for name in names):
+        return " and the new C++ ABI (cxx11abiTRUE in its name)"
+    return ""

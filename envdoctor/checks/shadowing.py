@@ -62,7 +62,7 @@ def _shadowed(group: list[Shadow], loader: LoaderFact, variables: VariablesFact)
     mismatch = _mismatch(worst, loader)
     removal = removal_of([shadow.found for shadow in group], variables)
     more = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
-    why = mismatch or f"it has {worst.num_lacking} functions fewer"
+    why = mismatch or f"it lacks {worst.num_lacking} of its functions"
     if not mismatch and not any(shadow.num_lacking for shadow in group):
         why = "nothing that torch needs is lacking there"
     return Problem(

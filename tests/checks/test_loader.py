@@ -617,6 +617,17 @@ def test_what_does_no_harm_is_no_finding(
     assert machine.problems() == []
 
 
+def test_remedy_names_the_abi_that_torch_has(machine: Machine) -> None:
+    extension_of_old_abi(machine)
+    ((_, problem),) = machine.problems()
+    assert "cxx11abiTRUE" in problem.remedy.text
+    replace_torch_library(machine, "libc10.so", replace(TORCH["libc10.so"], defines=(OLD_ABI,)))
+    spec = Elf(needed=("libc10.so",), undefined=(NEW_ABI,))
+    machine.install("flash-attn", "2.7.4.post1", {"flash_attn_2_cuda.so": spec}, ("torch",))
+    ((_, problem),) = machine.problems()
+    assert "cxx11abiFALSE" in problem.remedy.text
+
+
 def test_extension_for_another_cuda_is_named(machine: Machine) -> None:
     extension_for_cuda_11(machine)
     found = [
