@@ -10,6 +10,8 @@ from typing import BinaryIO
 TEXT_LIMIT = 64 * 1024 * 1024
 """Bytes; the RECORD of the largest wheel seen (torch 2.15) is 2 MB."""
 
+_BLOCK = 64 * 1024
+
 
 class UnreadableError(Exception):
     """A file is there but is not what a reader can take; the message says what it is."""
@@ -23,15 +25,30 @@ def read_text(path: str | Path, *, limit: int = TEXT_LIMIT) -> str | None:
     Raises:
         UnreadableError: It is no regular file, larger than `limit` bytes, or cannot be read.
     """
-    stream = open_regular(path, limit=limit)
-    if stream is None:
+    opened = _open(path, limit)
+    if opened is None:
         return None
-    with stream:
-        return stream.read(limit + 1)[:limit].decode("utf-8", "surrogateescape")
+    descriptor, size = opened
+    try:
+        return _read_all(descriptor, size, limit).decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UnreadableError(str(error)) from error
+    finally:
+        os.close(descriptor)
 
 
 def open_regular(path: str | Path, *, limit: int = TEXT_LIMIT) -> BinaryIO | None:
     """Open a regular file for reading, or return None if there is no such file.
+
+    Raises:
+        UnreadableError: It is no regular file, larger than `limit` bytes, or cannot be opened.
+    """
+    opened = _open(path, limit)
+    return None if opened is None else os.fdopen(opened[0], "rb")
+
+
+def _open(path: str | Path, limit: int) -> tuple[int, int] | None:
+    """Return a descriptor and the size in bytes of a regular file; None if there is no such file.
 
     Raises:
         UnreadableError: It is no regular file, larger than `limit` bytes, or cannot be opened.
@@ -45,11 +62,24 @@ def open_regular(path: str | Path, *, limit: int = TEXT_LIMIT) -> BinaryIO | Non
         raise UnreadableError(str(error)) from error
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and status.st_size <= limit:
-        return os.fdopen(descriptor, "rb")
+        return descriptor, status.st_size
     os.close(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise UnreadableError(f"it is {describe_mode(status.st_mode)}")
     raise UnreadableError(f"it has {status.st_size} bytes, more than {limit} are not read")
+
+
+def _read_all(descriptor: int, size: int, limit: int) -> bytes:
+    """Read to the end or the limit; a buffered stream costs more than most files' contents.
+
+    Files of /proc state a size of 0.
+    """
+    parts: list[bytes] = []
+    left = limit
+    while left > 0 and (part := os.read(descriptor, min(left, size + 1 if size else _BLOCK))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
 
 
 def describe_mode(mode: int) -> str:
