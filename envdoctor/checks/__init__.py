@@ -49,6 +49,7 @@ from envdoctor.checks.nccl import (
     network_interface_not_found,
     rdma_device_not_found,
 )
+from envdoctor.checks.nccl_plugin import nccl_plugin_not_found
 from envdoctor.checks.ownership import cuda_package_orphaned, package_files_overwritten
 from envdoctor.checks.packages import (
     package_version_not_pinned,
@@ -170,6 +171,7 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     fx_tracing_race,
     network_interface_not_found,
     rdma_device_not_found,
+    nccl_plugin_not_found,
     debugging_variable_left,
     shared_memory_too_small,
     container_memory_too_small,

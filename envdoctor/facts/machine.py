@@ -211,6 +211,17 @@ class NcclFilesFact(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NcclPluginsFact(Fact):
+    """Network plugins that NCCL would find: in the loader's folders, or named by their path.
+
+    Args:
+        paths: Their files.
+    """
+
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServicesFact(Fact):
     """Services of the host that GPUs depend on.
 

@@ -30,6 +30,7 @@ from envdoctor.facts import (
     LoaderFact,
     LogRecordsFact,
     NcclFilesFact,
+    NcclPluginsFact,
     NetworkFact,
     NvidiaFact,
     OpenMpFact,
@@ -59,7 +60,7 @@ from envdoctor.probes.interpreter import read_interpreter
 from envdoctor.probes.ld_so import read_loader_cache, read_loader_config
 from envdoctor.probes.library_folders import read_library_folders
 from envdoctor.probes.loader import read_loader
-from envdoctor.probes.network import read_nccl_files, read_network
+from envdoctor.probes.network import read_nccl_files, read_nccl_plugins, read_network
 from envdoctor.probes.nvidia import read_nvidia
 from envdoctor.probes.other_gpus import read_other_gpus
 from envdoctor.probes.recorded_files import read_records
@@ -114,6 +115,7 @@ PROBES: tuple[Probe, ...] = (
     (StorageFact, read_storage),
     (NetworkFact, read_network),
     (NcclFilesFact, read_nccl_files),
+    (NcclPluginsFact, read_nccl_plugins),
     (CompilerFact, read_compiler),
     (PtxasFact, read_ptxas),
     (LogRecordsFact, read_log_records),

@@ -5,13 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor.facts import FactSet, NcclFile, NcclFilesFact, NetworkFact, UserFact
+from envdoctor.facts import (
+    FactSet,
+    LoaderCacheFact,
+    NcclFile,
+    NcclFilesFact,
+    NcclPluginsFact,
+    NetworkFact,
+    UserFact,
+)
 from envdoctor.probes.files import UnreadableError, is_folder, list_folder, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from envdoctor.probes.subject import Subject
+
+_PLUGIN = "libnccl-net"
 
 
 def read_network(subject: Subject, facts: FactSet) -> NetworkFact:
@@ -65,3 +75,21 @@ def parse_nccl_conf(text: str) -> Iterator[tuple[str, str]]:
         name, equals, value = line.partition("#")[0].partition("=")
         if equals and name.strip():
             yield name.strip(), value.strip()
+
+
+def read_nccl_plugins(subject: Subject, facts: FactSet) -> NcclPluginsFact:
+    """Find NCCL's network plugins where the loader looks, and those that a variable names.
+
+    Source: NCCL user guide, NCCL_NET_PLUGIN: a name is looked for by the loader.
+    """
+    named = [name.strip() for name in subject.variables.get("NCCL_NET_PLUGIN", "").split(",")]
+    wanted = {*named, *(f"lib{name}.so" for name in named)}
+    folders = filter(None, subject.variables.get("LD_LIBRARY_PATH", "").split(":"))
+    cache = facts.get(LoaderCacheFact)
+    known = [
+        *((name, f"{at}/{name}") for at in folders for name in list_folder(subject.locate(at))),
+        *(cache.entries if isinstance(cache, LoaderCacheFact) else ()),
+        *((name, name) for name in named if "/" in name and subject.locate(name).is_file()),
+    ]
+    found = (path for name, path in known if name.startswith(_PLUGIN) or name in wanted)
+    return NcclPluginsFact(paths=tuple(dict.fromkeys(found)))

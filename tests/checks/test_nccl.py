@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envdoctor.checks.nccl import selected
-from envdoctor.facts import NcclFile, NcclFilesFact, NetworkFact
+from envdoctor.facts import Fact, NcclFile, NcclFilesFact, NcclPluginsFact, NetworkFact
 from envdoctor.verdict import Ok, Problem, Severity, Skipped
 from tests.machines import outcomes, problem, severity, variables
 
@@ -99,6 +99,28 @@ def test_each_left_over_variable_is_one_finding() -> None:
         "NCCL_ALGO",
         "NCCL_PROTO",
     ]
+
+
+OFI = NcclPluginsFact(paths=("/opt/aws/lib/libnccl-net-ofi.so",))
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param([], Ok, id="nothing-is-asked-for"),
+        pytest.param([OFI], Ok, id="found-by-itself"),
+        pytest.param([variables(NCCL_NET_PLUGIN="ofi")], Severity.WARNING, id="absent"),
+        pytest.param([variables(NCCL_NET_PLUGIN="ofi"), OFI], Ok, id="what-follows-the-prefix"),
+        pytest.param([variables(NCCL_NET_PLUGIN="libnccl-net-ofi.so"), OFI], Ok, id="file"),
+        pytest.param([variables(NCCL_NET_PLUGIN="/x/y.so"), OFI], Severity.WARNING, id="path"),
+        pytest.param([variables(NCCL_NET_PLUGIN="none")], Ok, id="none-is-wanted"),
+        pytest.param([variables(NCCL_NET="IB")], Ok, id="built-in-network"),
+        pytest.param([variables(NCCL_NET="AWS Libfabric")], Severity.ERROR, id="demanded"),
+        pytest.param([variables(NCCL_NET="AWS Libfabric"), OFI], Ok, id="demanded-and-found"),
+    ],
+)
+def test_nccl_plugin_not_found(facts: list[Fact], expected: object) -> None:
+    assert severity("nccl-plugin-not-found", *facts) == expected
 
 
 @given(st.text(max_size=40))

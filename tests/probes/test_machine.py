@@ -16,6 +16,7 @@ from envdoctor.facts import (
     HostFact,
     InterpreterFact,
     KernelLogFact,
+    LoaderCacheFact,
     NvidiaFact,
     PolicyFact,
     Ptxas,
@@ -25,7 +26,12 @@ from envdoctor.facts import (
 )
 from envdoctor.probes.container import parse_capabilities, read_container, read_limits
 from envdoctor.probes.host import read_host
-from envdoctor.probes.network import parse_nccl_conf, read_nccl_files, read_network
+from envdoctor.probes.network import (
+    parse_nccl_conf,
+    read_nccl_files,
+    read_nccl_plugins,
+    read_network,
+)
 from envdoctor.probes.run_records import read_log_records
 from envdoctor.probes.services import read_kernel_log, read_services
 from envdoctor.probes.storage import read_storage
@@ -126,6 +132,20 @@ def test_nccl_file_that_is_a_fifo_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     os.mkfifo(tmp_path / "etc/nccl.conf")
     assert read_nccl_files(subject(tmp_path), NOTHING).files == ()
+
+
+def test_plugins_where_the_loader_looks(tmp_path: Path) -> None:
+    write(tmp_path / "opt/lib/libnccl-net-ofi.so")
+    write(tmp_path / "opt/lib/libother.so")
+    write(tmp_path / "srv/mine.so")
+    cache = LoaderCacheFact(entries=(("libnccl-net.so", "/usr/lib/libnccl-net.so"),))
+    variables = {"LD_LIBRARY_PATH": "/opt/lib:", "NCCL_NET_PLUGIN": "/srv/mine.so,/no/such.so"}
+    fact = read_nccl_plugins(subject(tmp_path, **variables), FactSet([cache]))
+    assert fact.paths == (
+        "/opt/lib/libnccl-net-ofi.so",
+        "/usr/lib/libnccl-net.so",
+        "/srv/mine.so",
+    )
 
 
 @given(st.text(max_size=200))
