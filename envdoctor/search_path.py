@@ -5,8 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.verdict import Remedy
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 _VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
+class Removal(NamedTuple):
     """What put a file on the path, and how to take it off.
 
     Args:

@@ -6,8 +6,7 @@ import os
 import stat
 import struct
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -35,9 +34,10 @@ class ElfError(Exception):
     """The file is no shared object that a loader would take; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElfHeader:
+class ElfHeader(NamedTuple):
     """What the header and the dynamic section of a shared object say.
+
+    A tuple, as all that only probes see: making a dataclass costs 0.6 ms at every start.
 
     Args:
         machine: As `uname -m` spells it.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.probes.elf import DT_STRTAB
 
@@ -30,8 +29,7 @@ _VERNEED, _VERNAUX = struct.Struct("<HHIII"), struct.Struct("<IHHII")
 _VERDEF, _VERDAUX = struct.Struct("<HHHHIII"), struct.Struct("<II")
 
 
-@dataclass(frozen=True, slots=True)
-class ElfVersions:
+class ElfVersions(NamedTuple):
     """Version nodes, such as `GLIBCXX_3.4.30`.
 
     Args:
@@ -46,8 +44,7 @@ class ElfVersions:
 NO_VERSIONS = ElfVersions(needed={}, defined=frozenset())
 
 
-@dataclass(frozen=True, slots=True)
-class _GnuHash:
+class _GnuHash(NamedTuple):
     """A DT_GNU_HASH table: its header, Bloom filter and buckets, and where its chains are."""
 
     num_buckets: int

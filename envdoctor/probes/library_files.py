@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.probes.elf import ElfError, ElfHeader, open_elf
 from envdoctor.probes.elf_symbols import NO_VERSIONS, ElfVersions, read_versions
@@ -17,8 +16,7 @@ _MAX_LINKS = 40
 _PASSED_OVER = ("not a 64-bit little-endian ELF object", "ELF type")
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryFile:
+class LibraryFile(NamedTuple):
     """A file that the loader stops at.
 
     Args:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +17,7 @@ _PAIR = re.compile(
 _GUARD = re.compile(r"""if ["']([^"']+)["'] not in _?maps""")
 
 
-@dataclass(frozen=True, slots=True)
-class PreloadedLibrary:
+class PreloadedLibrary(NamedTuple):
     """A library by its folder below `nvidia/` and a pattern of its file name."""
 
     folder: str
@@ -27,8 +25,7 @@ class PreloadedLibrary:
     is_required: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TorchPreload:
+class TorchPreload(NamedTuple):
     """What `torch/__init__.py` opens by path.
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -236,7 +235,7 @@ def test_optional_preloads_are_told_apart() -> None:
     *required, last = parse_preload(LISTS_ALL_ALWAYS).always
     assert required[0] == NVJITLINK
     assert all(item.is_required for item in required)
-    assert last == replace(last, is_required=False)
+    assert last == last._replace(is_required=False)
 
 
 def test_links_below_a_root_stay_below_it(tmp_path: Path) -> None:
