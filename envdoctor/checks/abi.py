@@ -17,7 +17,7 @@ from envdoctor.facts import (
     InterpreterFact,
     PolicyFact,
 )
-from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Verdict
+from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Skipped, Verdict
 
 _SHOWN = 5
 _MANY = 4
@@ -57,6 +57,8 @@ def package_for_another_python(
     PyPA platform compatibility tags (PEP 425); PEP 3149.
     """
     minor = _minor(interpreter.version)
+    if minor is None:
+        return Skipped(f"the version of this Python is not known ({interpreter.version!r})")
     # What comes from elsewhere on the import path is another check's matter.
     own = {folder.path for folder in paths.folders if folder.origin == "site-packages"}
     foreign = [
@@ -79,9 +81,9 @@ def package_for_another_python(
     return Ok(f"every compiled package is for Python {interpreter.version} on {host.machine}")
 
 
-def _minor(version: str) -> tuple[int, int]:
-    parts = re.findall(r"\d+", version)
-    return int(parts[0]), int(parts[1])
+def _minor(version: str) -> tuple[int, int] | None:
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _misfit(tags: tuple[str, ...], minor: tuple[int, int], machine: str) -> str:

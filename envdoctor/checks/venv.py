@@ -116,13 +116,15 @@ def scripts_start_another_python(venv: VenvFact, interpreter: InterpreterFact) -
         return Ok(f"{venv.num_launchers} scripts start this environment's Python")
     gone = [item for item in foreign if not item.exists]
     shown = (gone or list(foreign))[0]
+    moved = 2 * len(foreign) > venv.num_launchers
     names = ", ".join(PurePath(item.path).name for item in foreign[:_SHOWN])
     tail = ", which is not there" if gone else ""
     return Problem(
         culprit=shown.path,
-        severity=Severity.WARNING if gone else Severity.INFO,
+        severity=Severity.WARNING if gone and moved else Severity.INFO,
         message=f"{len(foreign)} of {venv.num_launchers} scripts ({names}) start "
-        f"{shown.interpreter}{tail}: the environment was moved or copied to {interpreter.prefix}",
+        f"{shown.interpreter}{tail}"
+        + (f": the environment was moved or copied to {interpreter.prefix}" if moved else ""),
         evidence=tuple(
             Evidence(
                 subject=item.path,

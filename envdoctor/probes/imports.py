@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import (
@@ -62,7 +64,9 @@ def read_import_path(subject: Subject, facts: FactSet) -> ImportPathFact:
 def _named_folders(subject: Subject, interpreter: InterpreterFact) -> Iterator[ImportFolder]:
     """Yield the folders in the order of `sys.path`: working folder, PYTHONPATH, packages."""
     if subject.is_this_machine and not subject.variables.get("PYTHONSAFEPATH"):
-        yield ImportFolder(path=os.getcwd(), origin="working folder")  # noqa: PTH109  a string is wanted
+        # a working folder may have been deleted
+        with suppress(OSError):
+            yield ImportFolder(path=os.getcwd(), origin="working folder")  # noqa: PTH109  a string
     for path in subject.variables.get("PYTHONPATH", "").split(":"):
         if path:
             yield ImportFolder(path=path.rstrip("/") or "/", origin="PYTHONPATH")
@@ -84,9 +88,11 @@ def _distinct(
             yield folder, place
 
 
-def _copies(folder: ImportFolder, place: Path) -> Iterator[ModuleCopy]:
+def _copies(folder: ImportFolder, place: Path) -> list[ModuleCopy]:
     entries = frozenset(list_folder(place))
     shared = [entry for entry in entries if entry.endswith(".so")]
+    found: dict[str, ModuleCopy] = {}
+    suspicious: list[str] = []
     for name in WATCHED_MODULES:
         entry, form = _taken(entries, shared, place, name)
         if form is None:
@@ -94,17 +100,15 @@ def _copies(folder: ImportFolder, place: Path) -> Iterator[ModuleCopy]:
         shares = form == "package" and name in SHARED_NAMESPACES
         init = init_text(place / entry / "__init__.py") if shares else "none"
         file = f"{entry}/__init__.py" if form == "package" else entry
-        # The environment's own packages are many; an owner is sought of what should not be there.
-        suspicious = folder.origin != "site-packages" or init in {"code", "namespace"}
-        suspicious |= name == "cuda" and init == "empty"
-        yield ModuleCopy(
-            name=name,
-            path=f"{folder.path}/{entry}",
-            folder=folder,
-            form=form,
-            init=init,
-            owner=find_owner(place, entries, file) if suspicious else "",
+        found[file] = ModuleCopy(
+            name=name, path=f"{folder.path}/{entry}", folder=folder, form=form, init=init
         )
+        # The environment's own packages are many; an owner is sought of what should not be there.
+        is_ours = folder.origin == "site-packages"
+        if not is_ours or init in {"code", "namespace"} or (name == "cuda" and init == "empty"):
+            suspicious.append(file)
+    owners = find_owners(place, entries, suspicious)
+    return [replace(copy, owner=owners.get(file, "")) for file, copy in found.items()]
 
 
 def _taken(
@@ -139,15 +143,19 @@ def init_text(path: Path) -> InitText:
     return "namespace" if "extend_path" in text or "declare_namespace" in text else "code"
 
 
-def find_owner(place: Path, entries: frozenset[str], file: str) -> str:
-    """Return name and version of the distribution whose RECORD lists a file; empty if none does."""
-    for entry in sorted(entries):
-        if entry.endswith(".dist-info"):
-            try:
-                record = read_text(place / entry / "RECORD", limit=_RECORD_LIMIT) or ""
-            except UnreadableError:
-                continue
-            if record.startswith(f"{file},") or f"\n{file}," in record:
-                name, _, version = entry.removesuffix(".dist-info").partition("-")
-                return f"{name.replace('_', '-').lower()} {version}"
-    return ""
+def find_owners(place: Path, entries: frozenset[str], files: list[str]) -> dict[str, str]:
+    """Return name and version of the distributions whose RECORD lists some files, by file."""
+    owners: dict[str, str] = {}
+    infos = sorted(entry for entry in entries if entry.endswith(".dist-info"))
+    for entry in infos if files else []:
+        try:
+            record = "\n" + (read_text(place / entry / "RECORD", limit=_RECORD_LIMIT) or "")
+        except UnreadableError:
+            continue
+        name, _, version = entry.removesuffix(".dist-info").partition("-")
+        for file in files:
+            if f"\n{file}," in record:
+                owners.setdefault(file, f"{name.replace('_', '-').lower()} {version}")
+        if len(owners) == len(files):
+            break
+    return owners

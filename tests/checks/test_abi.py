@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from envdoctor.facts import (
@@ -9,7 +11,7 @@ from envdoctor.facts import (
     ExtensionsFact,
     InterpreterFact,
 )
-from envdoctor.verdict import Ok, Outcome, Problem
+from envdoctor.verdict import Ok, Outcome, Problem, Skipped
 from tests.checks.test_agreement import outcomes
 
 PYTHON = InterpreterFact(
@@ -107,6 +109,13 @@ TORCH_311 = "/env/torch/_C.cpython-311-x86_64-linux-gnu.so"
 def test_extension_for_another_python(extensions: list[tuple[str, str]], culprit: str) -> None:
     (found,) = judge([wheel("torch"), wheel("flash-attn")], *extensions)
     assert (found.culprit if isinstance(found, Problem) else "") == culprit
+
+
+def test_python_whose_version_nobody_knows() -> None:
+    python = dataclasses.replace(PYTHON, version="")
+    torch = DistributionsFact(distributions=(wheel("torch", "cp312-cp312-linux_x86_64"),))
+    (found,) = outcomes("package-for-another-python", python, torch, NO_EXTENSIONS)
+    assert isinstance(found, Skipped)
 
 
 def test_extensions_of_a_wheel_that_does_not_fit_are_not_named_again() -> None:

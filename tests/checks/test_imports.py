@@ -107,6 +107,13 @@ def test_torch_py_where_envdoctor_is_started_is_a_warning(
     assert problems(environment, {"PYTHONSAFEPATH": "1"}) == []
 
 
+def test_working_folder_that_is_gone_hides_nothing(
+    environment: Environment, tmp_path: Path
+) -> None:
+    (tmp_path / "work").rmdir()
+    assert problems(environment) == []
+
+
 def test_user_site_shadows_the_packages_of_a_python_that_is_no_venv(
     environment: Environment, tmp_path: Path
 ) -> None:

@@ -115,6 +115,17 @@ def test_scripts_that_name_no_python(environment: Environment, content: bytes) -
     assert problems(environment) == []
 
 
+def test_one_script_of_another_place_is_a_note(environment: Environment, tmp_path: Path) -> None:
+    own = environment.prefix / "bin"
+    for name in ("pip", "torchrun", "isympy"):
+        (own / name).write_text(f"#!{own}/python\n")
+    (own / "left").write_text(f"#!{tmp_path}/gone/python3\n")
+    found = _found(environment, {}, "scripts-start-another-python")
+    assert isinstance(found, Problem)
+    assert found.severity is Severity.INFO
+    assert "moved" not in found.message
+
+
 def test_scripts_of_a_copied_environment_are_a_note(environment: Environment) -> None:
     (environment.prefix / "bin/pip").write_text(f"#!{sys.executable}\n")
     assert problems(environment) == []
