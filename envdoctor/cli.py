@@ -9,6 +9,7 @@ import typer
 from envdoctor import __version__
 from envdoctor.commands.build import build
 from envdoctor.commands.check import check
+from envdoctor.commands.diff import diff
 from envdoctor.commands.explain import explain
 from envdoctor.commands.facts import facts
 from envdoctor.commands.profiles import profiles
@@ -39,5 +40,5 @@ def root(
         raise typer.Exit
 
 
-for command in (check, facts, build, train, explain, profiles):
+for command in (check, facts, diff, build, train, explain, profiles):
     app.command()(command)
