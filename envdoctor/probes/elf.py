@@ -16,6 +16,7 @@ Segment = tuple[int, int, int, int]
 
 _MACHINES = {3: "i686", 21: "ppc64le", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _MAX_HEADERS = 256
+_MAX_NEEDED = 512
 _MAX_DYNAMIC = 64 * 1024
 _MAX_STRING = 16 * 1024
 _FIRST_READ = 1024
@@ -90,7 +91,7 @@ class ElfFile:
         return ElfHeader(
             machine=self.machine,
             soname=next((text[at] for at in find(_DT_SONAME, ())), ""),
-            needed=tuple(text[at] for at in find(_DT_NEEDED, ()) if text[at]),
+            needed=tuple(text[at] for at in find(_DT_NEEDED, ())[:_MAX_NEEDED] if text[at]),
             rpath=next((text[at] for at in find(_DT_RPATH, ())), ""),
             runpath=next((text[at] for at in find(_DT_RUNPATH, ())), None),
             identity=self.identity,

@@ -98,7 +98,7 @@ def list_folder(path: str | Path) -> list[str]:
     """Return a folder's entries, sorted; empty if it cannot be listed."""
     try:
         return sorted(os.listdir(path))  # noqa: PTH208  names, not thousands of Path objects
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a path that no file system can hold
         return []
 
 

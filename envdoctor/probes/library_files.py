@@ -97,8 +97,8 @@ class LibraryFiles:
 
     def program(self, path: str) -> LibraryFile | None:
         """Return the interpreter, whose own search path counts for all that it opens."""
-        real = os.path.realpath(self.real(path))
         try:
+            real = os.path.realpath(self.real(path))
             with open_elf(real, executable=True) as file:
                 return LibraryFile(self._subject.shown(real), real, "", file.header())
         except (ElfError, OSError, ValueError):

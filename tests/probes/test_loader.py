@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from envdoctor.probes.library_files import resolve_below
 from envdoctor.probes.torch_preload import PreloadedLibrary, parse_preload
@@ -194,6 +197,18 @@ def test_hostile_files_on_the_path_do_not_stop_the_probe(machine: Machine, damag
         case _:
             target.write_bytes(b"\x7fELF" + b"\xff" * 400)
     assert machine.loader().objects
+
+
+@pytest.fixture(scope="module")
+def shared_machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return make_machine(tmp_path_factory.mktemp("shared"))
+
+
+@given(st.text(st.characters(exclude_categories=[])), st.text(max_size=40))
+@settings(max_examples=40, deadline=None)
+def test_variables_may_hold_anything(shared_machine: Machine, path: str, preload: str) -> None:
+    variables = {"LD_LIBRARY_PATH": f"{path}:/{TOOLKIT}", "LD_PRELOAD": preload}
+    assert replace(shared_machine, variables=variables).loader().objects
 
 
 def test_absent_torch_loads_nothing(machine: Machine) -> None:
