@@ -89,24 +89,22 @@ def is_engine(name: str) -> bool:
 
 
 def conflicting_engines(pins: Sequence[Pin]) -> tuple[Pin, Pin] | None:
-    """Return the exact torch pins of two engines that cannot both hold, the broken one first.
+    """Return the torch pins of two engines that cannot both hold, the broken one first.
 
     Returns:
-        None if there are no two; of several, the first broken and the first that holds.
+        None if there are no two; of several, the first broken with the first that excludes it.
     """
-    exact = [
-        pin
-        for pin in pins
-        if pin.name == "torch" and pin.exact_version and is_engine(pin.dist.name)
-    ]
-    for broken in exact:
-        for other in exact:
-            if not broken.holds and not _agree(broken, other):
+    engines = [pin for pin in pins if pin.name == "torch" and is_engine(pin.dist.name)]
+    for broken in engines:
+        for other in engines:
+            if not broken.holds and _exclude(broken, other):
                 return broken, other
     return None
 
 
-def _agree(one: Pin, other: Pin) -> bool:
-    return satisfies(one.exact_version, other.requirement) or satisfies(
-        other.exact_version, one.requirement
+def _exclude(one: Pin, other: Pin) -> bool:
+    """Tell whether two pins rule each other out, as far as one of them is exact."""
+    return any(
+        exact.exact_version and not satisfies(exact.exact_version, free.requirement)
+        for exact, free in ((one, other), (other, one))
     )

@@ -31,8 +31,8 @@ def engines_pin_different_torch(
     """Two serving engines in one environment require different releases of torch.
 
     ## What it checks
-    The exact torch pins (`==`) of the installed serving engines and their kernels, against each
-    other.
+    What the installed serving engines and their kernels require of torch, against each other, where
+    one of them wants exactly one release (`==`).
 
     ## Why it matters
     The last installation wins and leaves the other engine's pins broken: its compiled extensions

@@ -182,9 +182,23 @@ def test_two_engines_with_different_pins_are_one_finding(*, reverse: bool) -> No
 
 
 @pytest.mark.parametrize(
+    ("pins", "culprit"),
+    [
+        pytest.param(("torch==2.9.1", "torch<=2.8.0,>=2.0"), "vllm", id="a-range-below"),
+        pytest.param(("torch==2.10.0", "torch==2.9.1"), "sglang", id="the-other-holds"),
+        pytest.param(("torch==2.10.0", "torch==2.8.0"), "sglang", id="neither-holds"),
+    ],
+)
+def test_engine_whose_pin_does_not_hold_is_the_culprit(pins: tuple[str, str], culprit: str) -> None:
+    facts = installed(dist("sglang", "0.5.6", pins[0]), dist("vllm", "0.11.0", pins[1]))
+    assert problem("engines-pin-different-torch", facts).culprit == culprit
+
+
+@pytest.mark.parametrize(
     "pins",
     [
         pytest.param(("torch==2.9.1", "torch==2.9.1"), id="the-same"),
+        pytest.param(("torch<2.9", "torch>=2.10"), id="none-is-exact"),
         pytest.param(("torch==2.9.1", "torch>=2.8"), id="one-is-a-range"),
         pytest.param(("torch==2.9.1", "torch==2.9.*"), id="one-is-a-prefix"),
     ],

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -338,3 +339,18 @@ def test_files_of_a_mounted_root_tell_no_owner(environment: Environment, tmp_pat
     given = FactSet([H200, HOST, user(tmp_path, uid=1000)])
     findings = run([item for item in BUILTIN_CHECKS if item.id in CHECKS], collect(subject, given))
     assert not [item for item in findings if isinstance(item.outcome, Problem)]
+
+
+def test_cache_below_a_closed_home_cannot_be_made(environment: Environment, tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    someone = user(tmp_path, uid=1000, home_writable=False)
+    told = owners(str(tmp_path), is_writable=True)
+    ((_, problem),) = judge(environment, {"HOME": home}, someone, told)
+    assert problem.severity is Severity.ERROR
+    assert f"cannot write to its home folder {home}" in problem.message
+
+
+def test_without_triton_nothing_is_stale(environment: Environment, tmp_path: Path) -> None:
+    add_entry(tmp_path / "cache", "KEY", triton="3.4.0")
+    shutil.rmtree(next(environment.site.glob("triton-*.dist-info")))
+    assert judge(environment, {"TRITON_CACHE_DIR": str(tmp_path / "cache")}) == []

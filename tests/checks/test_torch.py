@@ -115,6 +115,9 @@ def test_cuda_torch_without_gpu(
     [
         pytest.param(CU128, Ok, id="as-wanted"),
         pytest.param(CPU, Severity.ERROR, id="cpu"),
+        pytest.param(
+            TorchBuildFact(path="/t", version="2.10.0+xpu", xpu="2025"), Severity.ERROR, id="xpu"
+        ),
         pytest.param(CU130, Severity.ERROR, id="another-cuda"),
         pytest.param(
             TorchBuildFact(path="/t", version="2.9.1+cu128", cuda="12.8"),

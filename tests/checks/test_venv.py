@@ -12,7 +12,7 @@ from envdoctor.facts import (
     OpenMpFact,
     VariablesFact,
 )
-from envdoctor.verdict import Ok, Problem, Severity
+from envdoctor.verdict import Ok, Problem, Severity, Skipped
 from tests.checks.test_agreement import outcomes, problem
 from tests.checks.test_hygiene import problems
 from tests.environments import Environment, make_cuda_environment
@@ -275,3 +275,11 @@ def test_facts_of_other_checks_do_not_matter() -> None:
     facts = DistributionsFact(distributions=(torch,))
     conda = CondaFact(packages=(("libtorch", "2.5.1"),))
     assert problem("torch-of-conda-and-pip", facts, conda).culprit == "torch"
+
+
+@pytest.mark.parametrize(
+    "check", ["venv-python-gone", "venv-python-changed", "scripts-start-another-python"]
+)
+def test_python_that_is_no_venv_has_no_ties(environment: Environment, check: str) -> None:
+    (environment.prefix / "pyvenv.cfg").unlink()
+    assert isinstance(_found(environment, {}, check), Skipped)

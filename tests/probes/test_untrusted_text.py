@@ -17,8 +17,8 @@ from envdoctor.probes.companions import (
     parse_xformers_build,
     read_companion_builds,
 )
-from envdoctor.probes.distributions import editable_target
-from envdoctor.probes.extensions import tag_of
+from envdoctor.probes.distributions import editable_target, read_distributions
+from envdoctor.probes.extensions import read_extensions, tag_of
 from envdoctor.probes.imports import init_text
 from envdoctor.probes.startup_files import find_startup_files
 from envdoctor.probes.subject import Subject
@@ -176,3 +176,22 @@ def test_builds_of_companions_are_read_from_their_files(tmp_path: Path) -> None:
         ("torchaudio", "13.0"),
         ("xformers", "13.0"),
     ]
+
+
+def test_what_stands_beside_dist_infos(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    for name in ("torch-2.6.0.egg-info", "Old_Thing.egg-info", "pkg", "~orch", "a-1.dist-info"):
+        (site / name).mkdir(parents=True)
+    for name in ("mod.py", "fast.cpython-311-x86_64-linux-gnu.so", "not-a-module.txt"):
+        (site / name).write_text("")
+    interpreter = InterpreterFact(
+        prefix="/env", python=None, version="3.11", is_venv=True, site_packages=(str(site),)
+    )
+    fact = read_distributions(HERE, FactSet([interpreter]))
+    assert fact.egg_infos == ("old-thing", "torch")
+    assert fact.leftovers == (f"{site}/~orch",)
+    assert [name for name, _ in fact.modules] == ["fast", "mod", "pkg"]
+    (dist,) = fact.distributions
+    assert (dist.name, dist.version, dist.has_metadata, dist.has_record) == ("a", "1", False, False)
+    extensions = read_extensions(HERE, FactSet([fact]))
+    assert [item.tag for item in extensions.extensions] == ["cpython-311"]
