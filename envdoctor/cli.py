@@ -10,6 +10,7 @@ from envdoctor import __version__
 from envdoctor.commands.build import build
 from envdoctor.commands.check import check
 from envdoctor.commands.diff import diff
+from envdoctor.commands.envs import envs, path, rollback, run
 from envdoctor.commands.explain import explain
 from envdoctor.commands.facts import facts
 from envdoctor.commands.profiles import profiles
@@ -40,5 +41,8 @@ def root(
         raise typer.Exit
 
 
-for command in (check, facts, diff, build, train, explain, profiles):
+for command in (check, facts, diff, build, train, path, rollback, explain, profiles):
     app.command()(command)
+# What follows the program's name is the program's.
+app.command(context_settings={"allow_interspersed_args": False})(run)
+app.add_typer(envs, name="envs")

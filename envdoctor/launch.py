@@ -183,14 +183,21 @@ def inherited(
 def variables(place: Place, kept: Mapping[str, str]) -> dict[str, str]:
     """Return the trainer's variables: those kept, the profile's, and the way to `train`."""
     return {
-        **kept,
-        **(place.profile.env.set if place.profile else {}),
-        "PATH": f"{place.env / 'bin'}:{kept.get('PATH', '/usr/bin:/bin')}",
-        "PYTHONNOUSERSITE": "1",
+        **variables_in(place.env, place.profile, kept),
         "PYTHONPATH": str(bundled("train").parent),
         # Without it the folder in which the user stands comes first in the search for modules.
         "PYTHONSAFEPATH": "1",
-        "VIRTUAL_ENV": str(place.env),
+    }
+
+
+def variables_in(env: Path, profile: Profile | None, kept: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a program that runs in an environment."""
+    return {
+        **kept,
+        **(profile.env.set if profile else {}),
+        "PATH": f"{env / 'bin'}:{kept.get('PATH', '/usr/bin:/bin')}",
+        "PYTHONNOUSERSITE": "1",
+        "VIRTUAL_ENV": str(env),
     }
 
 

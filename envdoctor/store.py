@@ -99,6 +99,12 @@ def known_profiles(home: Path) -> list[str]:
     return [link.parent.name for link in sorted(links, key=lambda one: -one.lstat().st_mtime)]
 
 
+def all_profiles(home: Path) -> list[str]:
+    """Return the profiles of which there is any environment, sorted."""
+    envs = home / "envs"
+    return [name for name in list_folder(envs) if Store(home, name).generations()]
+
+
 def make_folders(store: Store) -> None:
     """Make what a build needs.
 
@@ -203,7 +209,7 @@ def prune(store: Store, keep: int) -> list[str]:
     ordered = list(dict.fromkeys([*first, *store.generations()]))
     in_use = []
     for name in ordered[max(keep, len(first)) :]:
-        if _is_leased(store, name):
+        if is_leased(store, name):
             in_use.append(name)
         else:
             discard(store, store.envs / name)
@@ -220,6 +226,18 @@ def lease(store: Store, generation: str) -> Iterator[int]:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(stream, fcntl.LOCK_SH)
         yield stream.fileno()
+
+
+def is_leased(store: Store, generation: str) -> bool:
+    """Tell whether a process holds a generation."""
+    try:
+        with _lease_file(store, generation).open("r+") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no such lease, or no locks here
+        return False
+    return False
 
 
 def new_log(store: Store) -> Path:
@@ -244,17 +262,6 @@ def _torn_downloads(store: Store) -> list[Path]:
 
 def _lease_file(store: Store, generation: str) -> Path:
     return store.home / "locks" / "leases" / f"{store.profile}.{generation}"
-
-
-def _is_leased(store: Store, generation: str) -> bool:
-    try:
-        with _lease_file(store, generation).open("a") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # no such lease, or no locks here
-        return False
-    return False
 
 
 def _point(store: Store, link: str, generation: str) -> None:
