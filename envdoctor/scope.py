@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from envdoctor.facts import CudaStartFact, DistributionsFact, HostFact, TorchBuildFact
+from envdoctor.facts import DistributionsFact, HostFact, TorchBuildFact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from envdoctor.facts import FactSet
 
 _JUDGED_MACHINES = frozenset({"x86_64", "amd64"})
-_ONLY_BY_RUNNING = frozenset({CudaStartFact})
-"""Kinds that are read only where the environment may be run, so their absence is no surprise."""
 
 
 def not_judged(facts: FactSet) -> list[str]:
@@ -33,7 +31,7 @@ def not_judged(facts: FactSet) -> list[str]:
                 found += _build(fact)
             case _:
                 pass
-    reasons = (why for kind, why in facts.unavailable.items() if kind not in _ONLY_BY_RUNNING)
+    reasons = facts.unavailable.values()
     # Where one fact could not be read, those built on it give the same reason.
     return list(dict.fromkeys([*found, *(why.reason for why in reasons)]))
 

@@ -23,6 +23,28 @@ def test_healthy_machine_is_quiet(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob("*-probed-ok.json")), ids=lambda path: path.stem
+)
+@pytest.mark.parametrize(
+    "check",
+    [
+        "torch-import-fails",
+        "torch-sees-no-gpu",
+        "cudnn-refused-by-torch",
+        "library-loaded-from-elsewhere",
+        "gpu-computation-fails",
+        "gpu-all-reduce-fails",
+        "compiled-attention-fails",
+        "compiled-attention-not-fused",
+    ],
+)
+def test_machine_that_ran_programs_passes(path: Path, check: str) -> None:
+    findings = run(BUILTIN_CHECKS, load(path).having(PolicyFact()))
+    (found,) = [item.outcome for item in findings if item.check == check]
+    assert isinstance(found, Ok)
+
+
+@pytest.mark.parametrize(
     "check",
     [
         "driver-library-mismatch",

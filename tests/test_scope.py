@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from envdoctor.facts import (
-    CudaStartFact,
     Distribution,
     DistributionsFact,
     Fact,
@@ -61,7 +60,3 @@ def test_one_reason_is_said_once() -> None:
         FactSet([]).lacking(TorchBuildFact, "no permission").lacking(NvidiaFact, "no permission")
     )
     assert not_judged(facts) == ["no permission"]
-
-
-def test_what_only_a_probe_reads_is_not_missed() -> None:
-    assert not_judged(FactSet([]).lacking(CudaStartFact, "CUDA was not started")) == []

@@ -147,5 +147,11 @@ def collect(subject: Subject, given: FactSet | None = None) -> FactSet:
         try:
             facts = facts.having(probe(subject, facts))
         except (OSError, LookupError) as error:
-            facts = facts.lacking(kind, f"{kind.__name__} could not be read: {error}")
+            facts = facts.lacking(kind, f"{_words(kind)} could not be read: {error}")
     return facts
+
+
+def _words(kind: type[Fact]) -> str:
+    """Return a kind's name as people write it: `LoaderCacheFact` is "loader cache"."""
+    letters = kind.__name__.removesuffix("Fact")
+    return "".join(f" {char.lower()}" if char.isupper() else char for char in letters).strip()
