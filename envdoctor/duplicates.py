@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from envdoctor.torch_index import public_version
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from envdoctor.facts import Distribution, DistributionsFact
 
@@ -24,27 +22,21 @@ def duplicate_groups(installed: DistributionsFact) -> list[list[Distribution]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def leftovers_of(
-    group: Sequence[Distribution], versions: Mapping[str, str]
-) -> dict[str, list[Distribution]]:
-    """Return the leftovers among distributions of one name, by why they are leftovers.
-
-    Args:
-        group: Distributions of one name in one folder.
-        versions: What the code of packages says about its version, by normalised name.
+def leftovers_of(group: Sequence[Distribution]) -> dict[str, list[Distribution]]:
+    """Return the leftovers among distributions of one name in one folder, by why they are.
 
     Returns:
         Empty if nothing tells which are leftovers; never all of the group.
     """
+    code = group[0].code_version
     reasons = {
         "has no METADATA or RECORD": [
             dist for dist in group if not (dist.has_metadata and dist.has_record)
-        ]
+        ],
+        f"disagrees with the code, which is {code}": [
+            dist for dist in group if code and not dist.is_of_the_code
+        ],
     }
-    if code := versions.get(group[0].name):
-        reasons[f"disagrees with the code, which is {code}"] = [
-            dist for dist in group if public_version(dist.version) != public_version(code)
-        ]
     found: dict[str, list[Distribution]] = {}
     left = list(group)
     for why, dists in reasons.items():

@@ -9,12 +9,10 @@ from pathlib import PurePath
 from envdoctor.check import check, problems
 from envdoctor.duplicates import duplicate_groups, leftovers_of
 from envdoctor.facts import (
-    CompanionBuildsFact,
     Distribution,
     DistributionsFact,
     PolicyFact,
     RecordsFact,
-    TorchBuildFact,
 )
 from envdoctor.pins import matters
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
@@ -23,12 +21,7 @@ _LEFTOVER = re.compile(r"~+(.*?)(?:-[^-]+\.dist-info)?$")
 
 
 @check()
-def duplicate_distribution(
-    installed: DistributionsFact,
-    torch_build: TorchBuildFact,
-    companions: CompanionBuildsFact,
-    policy: PolicyFact,
-) -> Verdict:
+def duplicate_distribution(installed: DistributionsFact, policy: PolicyFact) -> Verdict:
     """A distribution is installed twice in one folder.
 
     ## What it checks
@@ -47,13 +40,10 @@ def duplicate_distribution(
     ## Source
     python/cpython#100666.
     """
-    versions = {build.name: build.version for build in companions.builds if build.version}
-    if torch_build.version:
-        versions["torch"] = torch_build.version
     found = [
         _left_over(group, leftovers) if leftovers else _undecided(group, policy)
         for group in duplicate_groups(installed)
-        for leftovers in [leftovers_of(group, versions)]
+        for leftovers in [leftovers_of(group)]
     ]
     return problems(found, Ok(f"{len(installed.distributions)} distributions, each once"))
 

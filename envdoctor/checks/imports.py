@@ -195,14 +195,17 @@ def _closed(
         return None
     is_grave = hidden and closing.folder.origin != "working folder"
     severity = Severity.ERROR if is_grave else Severity.WARNING
-    parts = ", ".join(copy.path for copy in hidden) or "the parts of other packages beside it"
+    where = (
+        f"{_reason(closing)} comes first and hides {', '.join(copy.path for copy in hidden)}"
+        if hidden
+        else "other packages have parts beside it"
+    )
     owner = f" of {closing.owner}" if closing.owner else ""
     file = f"{closing.path}/__init__.py" if closing.form == "package" else closing.path
     return Problem(
         culprit=closing.owner.partition(" ")[0] or file,
         severity=severity,
-        message=f"{file}{owner} makes `{name}` a package of one owner: "
-        f"{_reason(closing)} comes first and hides {parts}",
+        message=f"{file}{owner} makes `{name}` a package of one owner: {where}",
         evidence=(
             Evidence(subject=file, expected="no such file", found=closing.owner or "no owner"),
             *(Evidence(subject=copy.path, found="hidden") for copy in hidden),

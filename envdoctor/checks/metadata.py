@@ -103,10 +103,12 @@ def _build_evidence(torch_build: TorchBuildFact, records: RecordsFact) -> Eviden
     library = f"{torch_build.path}/lib/libtorch_cuda.so"
     cuda = f"CUDA {torch_build.cuda}" if torch_build.cuda else "no CUDA"
     gpu_build = torch_build.cuda or torch_build.hip or torch_build.xpu
+    # A file that is not as RECORD lists it is told by the check of files.
+    told = {file.path for dist in records.distributions for file in dist.differing}
+    if f"{torch_build.path}/version.py" in told:
+        return None
     if torch_build.has_cuda_library and not gpu_build:
         return Evidence(subject=library, expected=cuda, found="code for CUDA")
-    # A file that RECORD lists and that is gone is told by the check of files.
-    told = {file.path for dist in records.distributions for file in dist.differing}
     if torch_build.cuda and not torch_build.has_cuda_library and library not in told:
         return Evidence(subject=library, expected=cuda, found="no such library")
     wants_cuda = any(item.startswith("nvidia ::") for item in torch_build.variant)

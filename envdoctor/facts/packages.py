@@ -45,6 +45,8 @@ class Distribution:
         has_metadata: True if a METADATA file is there.
         is_requested: True if somebody asked for it by name, rather than another package.
         tags: Tags of the wheel it came from, such as `cp311-cp311-manylinux_2_28_x86_64`.
+        code_version: What the package's own code says about its version; empty if nobody looked,
+            which is only done where one folder holds several distributions of a name.
         editable: The source folder of an editable installation; empty if it is none.
         is_editable_gone: True if that folder is not there.
     """
@@ -59,8 +61,14 @@ class Distribution:
     has_metadata: bool = True
     is_requested: bool = False
     tags: tuple[str, ...] = ()
+    code_version: str = ""
     editable: str = ""
     is_editable_gone: bool = False
+
+    @property
+    def is_of_the_code(self) -> bool:
+        """True if the package's own code states this version; a local tag does not count."""
+        return self.code_version.partition("+")[0] == self.version.partition("+")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +91,8 @@ class DistributionsFact(Fact):
         """Return the distribution that is installed under a normalised name.
 
         Of several in the folder that Python looks into first, a whole one counts before one that
-        lacks METADATA or RECORD, and then the one that was installed last.
+        lacks METADATA or RECORD, one of the version that the code states before another, and then
+        the one that was installed last.
         """
         found = [dist for dist in self.distributions if dist.name == name]
         if len(found) < 2:  # noqa: PLR2004  nothing to choose between
@@ -91,7 +100,12 @@ class DistributionsFact(Fact):
         first = PurePath(found[0].path).parent
         return max(
             (dist for dist in found if PurePath(dist.path).parent == first),
-            key=lambda dist: (dist.has_metadata and dist.has_record, dist.installed_at, dist.path),
+            key=lambda dist: (
+                dist.has_metadata and dist.has_record,
+                dist.is_of_the_code,
+                dist.installed_at,
+                dist.path,
+            ),
         )
 
     def version_of(self, name: str) -> str:

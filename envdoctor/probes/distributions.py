@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import Distribution, DistributionsFact, FactSet, InterpreterFact
 from envdoctor.probes.files import UnreadableError, is_folder, list_folder, modified_at, read_text
+from envdoctor.probes.torch_build import parse_version_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from envdoctor.probes.subject import Subject
 
@@ -38,11 +41,23 @@ def read_distributions(subject: Subject, facts: FactSet) -> DistributionsFact:
             elif name := _module_name(path, entry):
                 modules.append((name, path))
     return DistributionsFact(
-        distributions=tuple(distributions),
+        distributions=tuple(_with_code_versions(distributions)),
         leftovers=tuple(leftovers),
         modules=tuple(modules),
         egg_infos=tuple(egg_infos),
     )
+
+
+def _with_code_versions(distributions: list[Distribution]) -> Iterator[Distribution]:
+    """Yield distributions, those of a name that one folder holds twice with their code's version."""
+    places = [(dist.path.rpartition("/")[0], dist.name) for dist in distributions]
+    count = Counter(places)
+    for dist, (folder, name) in zip(distributions, places, strict=True):
+        if count[folder, name] == 1:
+            yield dist
+            continue
+        text = _text(f"{folder}/{name.replace('-', '_')}/version.py")
+        yield replace(dist, code_version=parse_version_file(text).get("__version__", ""))
 
 
 def normalised(name: str) -> str:

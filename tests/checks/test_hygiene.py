@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,18 @@ def test_leftover_beside_the_real_metadata_is_named_and_removed_alone(
     assert problem.severity is Severity.ERROR
     assert problem.remedy.kind == "remove-leftover"
     assert problem.remedy.commands == (f"rm -r {folder}",)
+
+
+def test_whole_leftover_of_an_older_torch_hides_what_it_alone_would_cause(
+    environment: Environment,
+) -> None:
+    folder = leave_copy(environment, "torch-2.11.0.dist-info")
+    text = (folder / "METADATA").read_text()
+    (folder / "METADATA").write_text(text.replace("triton==3.6.0", "triton==3.1.0"))
+    (folder / "RECORD").write_text("torch/gone.py,sha256=x,1\n")
+    os.utime(folder / "RECORD", (4_000_000_000, 4_000_000_000))
+    ((check, problem),) = problems(environment)
+    assert (check, problem.culprit) == ("duplicate-distribution", "torch-2.11.0.dist-info")
 
 
 def test_two_whole_copies_that_nothing_tells_apart_are_both_uninstalled(
