@@ -49,7 +49,7 @@ def read_distributions(subject: Subject, facts: FactSet) -> DistributionsFact:
 
 
 def _with_code_versions(distributions: list[Distribution]) -> Iterator[Distribution]:
-    """Yield distributions, those of a name that one folder holds twice with their code's version."""
+    """Yield distributions, those that one folder holds twice with the version of their code."""
     places = [(dist.path.rpartition("/")[0], dist.name) for dist in distributions]
     count = Counter(places)
     for dist, (folder, name) in zip(distributions, places, strict=True):
