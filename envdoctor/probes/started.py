@@ -5,12 +5,14 @@ Nothing runs unless the subject allows it. How a process ends is a reading like 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
-import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from envdoctor.errors import ToolError
 from envdoctor.facts import (
     AllReduceProbeFact,
     AttentionProbeFact,
@@ -107,12 +109,9 @@ def start(
     Returns:
         How it ended, and what it answered; nothing unless it passed.
     """
-    import io  # noqa: PLC0415  this and the next three are not needed unless something is run
-    import tempfile  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415  a check without probes need not pay for this and the next
 
     from envdoctor import shell  # noqa: PLC0415
-    from envdoctor.errors import ToolError  # noqa: PLC0415
 
     python = facts.need(InterpreterFact).python
     if python is None:
@@ -240,6 +239,8 @@ def _telling_lines(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _signal_name(number: int) -> str:
+    import signal  # noqa: PLC0415  its enumerations take 2 ms, which a check without probes need not pay
+
     try:
         return signal.Signals(number).name
     except ValueError:
