@@ -14,7 +14,9 @@ from envdoctor.facts import (
     NvidiaFact,
     PolicyFact,
     ProbeRun,
+    SharedObjectsFact,
 )
+from envdoctor.reinstalls import reinstall
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Skipped, Verdict
 
 if TYPE_CHECKING:
@@ -61,7 +63,10 @@ _MODULE = re.compile(r"No module named '([\w.]+)'")
     ],
 )
 def torch_import_fails(
-    probe: ImportProbeFact, installed: DistributionsFact, policy: PolicyFact
+    probe: ImportProbeFact,
+    installed: DistributionsFact,
+    libraries: SharedObjectsFact,
+    policy: PolicyFact,
 ) -> Verdict:
     """`import torch` fails in the environment's own interpreter.
 
@@ -84,15 +89,20 @@ def torch_import_fails(
         return verdict
     if probe.run.status == "passed":
         return Ok(f"torch {probe.torch} imports in {probe.import_seconds:.1f} s")
-    version = installed.version_of("torch")
+    named = _named(probe.run)
+    owners = (
+        item.distribution for item in libraries.objects if item.path.endswith(f"/{named}") and named
+    )
+    owner = next(owners, "torch")
+    command = reinstall(policy, [(owner, installed.version_of(owner))])
     return Problem(
-        culprit=_named(probe.run) or "torch",
+        culprit=named or "torch",
         message=f"import torch {how_it_ended(probe.run)}",
         evidence=tuple(evidence_of(probe.run)),
         remedy=Remedy(
             kind="reinstall-package",
-            text="Reinstall the package of what the message names, by default torch itself.",
-            commands=(f"{policy.pip_install} torch=={version}",) if version else (),
+            text=f"Reinstall {owner}; if that does not help, build the environment anew.",
+            commands=(command,) if command else (),
         ),
     )
 
@@ -179,10 +189,11 @@ def cudnn_refused_by_torch(
     if not probe.cudnn_error:
         return Ok(f"cuDNN {probe.cudnn}" if probe.cudnn else "this build has no cuDNN")
     owners = [
-        f"{dist.name}=={dist.version}"
+        (dist.name, dist.version)
         for dist in installed.distributions
         if dist.name.startswith("nvidia-cudnn")
     ]
+    command = reinstall(policy, owners[:1])
     return Problem(
         culprit="cuDNN",
         message=f"torch refuses cuDNN: {probe.cudnn_error.partition(chr(10))[0]}",
@@ -194,7 +205,7 @@ def cudnn_refused_by_torch(
         remedy=Remedy(
             kind="reinstall-package",
             text="Reinstall the cuDNN that torch pins.",
-            commands=tuple(f"{policy.pip_install} {owner}" for owner in owners[:1]),
+            commands=(command,) if command else (),
         ),
     )
 

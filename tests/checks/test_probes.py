@@ -21,6 +21,8 @@ from envdoctor.facts import (
     Operation,
     PolicyFact,
     ProbeRun,
+    SharedObject,
+    SharedObjectsFact,
     TorchBuildFact,
 )
 from envdoctor.report import Report
@@ -55,6 +57,13 @@ BASE: tuple[Fact, ...] = (
     PolicyFact(pip_install="pip install"),
     TorchBuildFact(path="/e/torch", version="2.11.0+cu130", cuda="13.0"),
     NvidiaFact(num_devices=2, driver="580.65.06"),
+    SharedObjectsFact(
+        objects=(
+            SharedObject(
+                path="/e/nvidia/cudnn/lib/libcudnn.so.9", distribution="nvidia-cudnn-cu13"
+            ),
+        )
+    ),
 )
 
 
@@ -164,7 +173,8 @@ def test_import_that_fails_names_what_the_message_names(
     found = problem("torch-import-fails", importing(run=ended))
     assert (found.culprit, found.severity) == (culprit, Severity.ERROR)
     assert says in found.message
-    assert found.remedy.commands == ("pip install torch==2.11.0",)
+    owner = "nvidia-cudnn-cu13==9.19.0.56" if culprit == "libcudnn.so.9" else "torch==2.11.0"
+    assert found.remedy.commands == (f"pip install {owner}",)
 
 
 def test_import_that_fails_is_the_only_error() -> None:
