@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 from envdoctor import settings
 from envdoctor.checks import BUILTIN_CHECKS
 from envdoctor.facts import (
+    ComputeProbeFact,
     DistributionsFact,
     FactSet,
     HostFact,
+    ImportProbeFact,
     InterpreterFact,
     NvidiaFact,
     PolicyFact,
     TorchBuildFact,
+    Unavailable,
     VariablesFact,
 )
 from envdoctor.probes import collect
@@ -208,4 +211,14 @@ def heading(facts: FactSet) -> dict[str, Any]:
                 }
             case _:
                 pass
-    return values | {"not_judged": not_judged(facts)}
+    return values | {"loaded": loaded_libraries(facts), "not_judged": not_judged(facts)}
+
+
+def loaded_libraries(facts: FactSet) -> list[str] | None:
+    """Return the libraries of torch and CUDA that programs had loaded; None if none ran."""
+    ran = [
+        fact
+        for fact in (facts.get(ImportProbeFact), facts.get(ComputeProbeFact))
+        if not isinstance(fact, Unavailable) and fact.run.status == "passed"
+    ]
+    return sorted({item.path for fact in ran for item in fact.libraries}) if ran else None

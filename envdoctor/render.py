@@ -44,7 +44,7 @@ def report_lines(report: Report, *, verbose: bool = False) -> Iterator[Line]:
     """
     body = [*_problems(report), *_crashes(report), *_scope(report)]
     if verbose:
-        body += [Line(""), *_table(report)]
+        body += [*_loaded(report), Line(""), *_table(report)]
     if not body:
         yield _healthy(report)
         return
@@ -184,6 +184,14 @@ def _problem(problem: Problem, check: str) -> Iterator[Line]:
 def _evidence_text(item: Evidence) -> str:
     expected = f" (expected {item.expected})" if item.expected else ""
     return f"{item.subject}: {item.found}{expected}"
+
+
+def _loaded(report: Report) -> Iterator[Line]:
+    """Yield where each library really was loaded from."""
+    paths = report.environment.get("loaded") or ()
+    if paths:
+        yield Line("")
+    yield from (Line(f"loaded       {path}", "dim") for path in paths)
 
 
 def _table(report: Report) -> Iterator[Line]:

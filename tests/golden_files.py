@@ -66,6 +66,7 @@ def environment(**changes: object) -> dict[str, object]:
             "shm_bytes": 64 * 1024**2,
             "disk_free_bytes": None,
         },
+        "loaded": None,
         "not_judged": [],
     }
     return values | changes
@@ -74,7 +75,10 @@ def environment(**changes: object) -> dict[str, object]:
 def broken() -> Report:
     """Return a report that holds every kind of finding."""
     return Report(
-        environment=environment(not_judged=["WSL2: the driver is not looked at"]),
+        environment=environment(
+            loaded=[f"{PREFIX}/lib/libcudnn.so.9", "/usr/lib/libcuda.so.580.65.06"],
+            not_judged=["WSL2: the driver is not looked at"],
+        ),
         findings=(
             Finding(check="torch-not-installed", outcome=Ok("torch 2.10.0+cu128")),
             Finding(check="torch-not-of-profile", outcome=Skipped("no profile was named")),

@@ -75,6 +75,10 @@ class Environment(msgspec.Struct, kw_only=True):
     driver: str | None
     gpus: list[str] | None
     host: Host | None
+    loaded: Annotated[
+        list[str] | None,
+        Meta(description="Libraries of torch and CUDA that processes had loaded; with --probe."),
+    ]
     not_judged: Annotated[
         list[str], Meta(description="What envdoctor could not look at, or does not judge yet.")
     ]

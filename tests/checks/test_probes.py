@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from envdoctor.checks import BUILTIN_CHECKS
+from envdoctor.diagnose import loaded_libraries
 from envdoctor.facts import (
     AllReduceProbeFact,
     AttentionCase,
@@ -327,3 +328,10 @@ def test_fused_attention_takes_a_quarter_of_the_scores_at_most(
 
 def test_memory_that_was_not_measured_is_no_health() -> None:
     assert isinstance(outcome("compiled-attention-not-fused", attention(peak=None)), Skipped)
+
+
+def test_heading_lists_where_libraries_were_loaded_from() -> None:
+    late = LoadedLibrary(name="libcudnn_ops.so.9", path="/e/ops")
+    facts = FactSet([HEALTHY[0], ComputeProbeFact(run=PASSED, libraries=(late,))])
+    assert loaded_libraries(facts) == ["/e/ops", "/e/x"]
+    assert loaded_libraries(FactSet([ImportProbeFact()])) is None
