@@ -18,6 +18,8 @@ import msgspec
 
 from train.settings import ConfigError, problems_of
 
+__all__ = ["ConfigError", "TrainConfig", "check_inputs", "load_config", "to_builtins"]
+
 PACKAGE_PREFIX = "package:"
 
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]

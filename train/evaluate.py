@@ -121,11 +121,12 @@ class Evaluation:
         # Kept between calls within the run's own budget; the training has not begun to use it.
         self._store = FeatureStore(target, budget_bytes=config.train.cache_features_bytes)
 
-    def held_out_loss(self, drafter: Drafter) -> dict[str, Any]:
+    def held_out_loss(self, drafter: Drafter, *, progress: Progress) -> dict[str, Any]:
         """Return loss, accuracies and estimated acceptance length on anchors that never change."""
         sums = held_out_sums(
             self._config, pair=Pair(self._target, drafter), samples=self._samples, store=self._store
         )
+        progress.say(f"held-out loss {sums.loss:.3f} nats")
         return {
             "loss": sums.loss,
             "accuracy": sums.accuracy,

@@ -77,7 +77,7 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal) -> bool
         config, target=pair.target, samples=inputs.held_out.samples, prompts=inputs.prompts
     )
     with watch.phase("evaluate_before"):
-        losses = {"before": evaluation.held_out_loss(pair.drafter)}
+        losses = {"before": evaluation.held_out_loss(pair.drafter, progress=progress)}
         plain = evaluation.decode(None, progress=progress, name="target alone")
         untrained = evaluation.decode(pair.drafter, progress=progress, name="untrained drafter")
     with watch.phase("train"):
@@ -87,7 +87,7 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal) -> bool
         # What is measured is what was saved: rounded to bfloat16 and read back.
         saved = load_checkpoint(folder.checkpoint).to(pair.target.device)
         with watch.phase("evaluate_after"):
-            losses["after"] = evaluation.held_out_loss(saved)
+            losses["after"] = evaluation.held_out_loss(saved, progress=progress)
             trained = evaluation.decode(saved, progress=progress, name="trained drafter")
         results["decoding"] = compare(
             plain, untrained=untrained, trained=trained, block_size=config.draft.block_size

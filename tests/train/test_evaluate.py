@@ -127,9 +127,10 @@ def test_held_out_loss_repeats_exactly_and_ignores_the_seed(
     tiny: Target, drafter: Drafter, samples: list[Sample]
 ) -> None:
     evaluation = Evaluation(CONFIG, target=tiny, samples=samples, prompts=[])
-    first = evaluation.held_out_loss(drafter)
+    progress = Progress(every_seconds=1.0)
+    first = evaluation.held_out_loss(drafter, progress=progress)
     torch.manual_seed(99)
-    assert evaluation.held_out_loss(drafter) == first
+    assert evaluation.held_out_loss(drafter, progress=progress) == first
     assert len(first["accuracy"]) == 3
     assert first["loss"] > 1.0
 
