@@ -23,6 +23,12 @@ _BYPASS = "FLASHINFER_DISABLE_VERSION_CHECK"
 _STABLE_SINCE = {"torchvision": (0, 29), "torchaudio": (2, 11)}
 """First minor releases on torch's stable ABI, which no longer need exactly one torch."""
 
+_AUDIO_BY_MAJOR = (2, 11, 1)
+"""The first torchaudio that runs with another minor version of CUDA than torch's."""
+
+_SEVERITIES = {"xformers": Severity.INFO}
+"""xformers goes on without its own kernels; the others refuse to be imported."""
+
 
 @check(requires=["requirement-not-met"])
 def companion_for_another_torch(
@@ -39,14 +45,15 @@ def companion_for_another_torch(
 
     ## Why it matters
     Their METADATA does not name the CUDA build, so `+cu128` beside a torch `+cu130` looks
-    satisfied; torchvision then refuses to be imported, or lacks its operators ("torchvision::nms
-    does not exist").
+    satisfied; torchvision and torchaudio then refuse to be imported, or lack their operators
+    ("torchvision::nms does not exist"). xformers goes on without its own kernels: a note.
 
     ## Remedy
     Install the release and build that belong to the installed torch.
 
     ## Source
-    torchvision/extension.py (`_check_cuda_version`) and xformers/_cpp_lib.py, read 2026-11-29.
+    torchvision/extension.py 0.26 and 0.29.1, torchaudio/_extension/utils.py 2.11.0 and 2.11.1,
+    xformers/_cpp_lib.py, read 2026-11-29.
     """
     if not companions.builds:
         return Skipped("none of torchvision, torchaudio, xformers is installed")
@@ -67,12 +74,10 @@ def _built_otherwise(
 ) -> Problem | None:
     torch = torch_build.version or ""
     wanted = companion_versions().get(public_version(torch), {}).get(build.name, "")
-    is_cpu = "+cpu" in build.version
-    if build.cuda and (build.cuda.partition(".")[0] != (torch_build.cuda or "").partition(".")[0]):
-        expected = f"CUDA {torch_build.cuda}" if torch_build.cuda else "no CUDA"
-        what, severity = f"built for CUDA {build.cuda}", Severity.ERROR
-    elif is_cpu and torch_build.cuda:
-        expected = f"CUDA {torch_build.cuda}"
+    expected = f"CUDA {torch_build.cuda}" if torch_build.cuda else "no CUDA"
+    if build.cuda and _compared_cuda(build, build.cuda) != _compared_cuda(build, torch_build.cuda):
+        what, severity = f"built for CUDA {build.cuda}", _SEVERITIES.get(build.name, Severity.ERROR)
+    elif "+cpu" in build.version and torch_build.cuda:
         what, severity = "a CPU build", Severity.WARNING
     elif wanted and _minor(build.version) != _minor(wanted) and _is_tied(build, wanted):
         expected, what, severity = wanted, f"{build.version}, for another torch", Severity.ERROR
@@ -90,6 +95,12 @@ def _built_otherwise(
             commands=(f"{policy.pip_install} {index_option(torch)}{build.name}=={version}",),
         ),
     )
+
+
+def _compared_cuda(build: CompanionBuild, cuda: str | None) -> str:
+    """Return the part of a CUDA version that has to be the same: torchaudio compared all of it."""
+    exact = build.name == "torchaudio" and _numbers(build.version) < _AUDIO_BY_MAJOR
+    return (cuda or "") if exact else (cuda or "").partition(".")[0]
 
 
 def _is_tied(build: CompanionBuild, wanted: str) -> bool:
@@ -177,4 +188,8 @@ def _named(dist: Distribution) -> str:
 
 
 def _minor(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    return _numbers(version)[:2]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", public_version(version)))

@@ -253,8 +253,20 @@ def build(name: str, version: str = "", torch: str = "", cuda: str = "") -> Comp
         pytest.param(
             CU130,
             build("xformers", torch="2.10.0+cu128", cuda="12.8"),
-            Severity.ERROR,
+            Severity.INFO,
             id="xformers-for-another-cuda",
+        ),
+        pytest.param(
+            TorchBuildFact(path="/t", version="2.15.0+cu132", cuda="13.2"),
+            build("torchaudio", "2.11.0+cu130", cuda="13.0"),
+            Severity.ERROR,
+            id="torchaudio-wants-the-same-minor",
+        ),
+        pytest.param(
+            TorchBuildFact(path="/t", version="2.14.1+cu130", cuda="13.0"),
+            build("torchaudio", "2.11.1+cu132", cuda="13.2"),
+            Ok,
+            id="later-torchaudio-does-not",
         ),
         pytest.param(
             TorchBuildFact(path="/t", version="2.99.0+cu130", cuda="13.0"),
