@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from envdoctor import __version__, interpreter, plan, receipt, store, uv
+from envdoctor import __version__, drift, interpreter, manifest, plan, receipt, store, uv
 from envdoctor import profile as profiles
 from envdoctor.build_lock import held
 from envdoctor.errors import EnvdoctorError, SpaceError
@@ -183,6 +183,7 @@ def _reuse(job: _Job, shop: Workshop, resolution: Resolution, identity: str) -> 
         env = job.store.envs / name
         try:
             report = verify_files(env, resolution.lock, job.profile, shop)
+            drift.require_none(env)
         except UnfitEnvironmentError as error:
             job.stages.note(f"{name} is there but damaged, building anew: {error.message}")
             continue
@@ -206,9 +207,13 @@ def _build_new(
         report = verify_files(env, lock, job.profile, shop)
     with stages.stage("import", ", ".join(job.profile.check.imports)):
         require_imports(env, job.profile, shop)
+    with stages.stage("seal", "manifest, hashes of the whole"):
+        sealed = manifest.make(env)
     generation = store.unused_generation(place, identity)
     result = _receipt(job, shop, resolution, report=report, generation=generation, started=started)
+    result = msgspec.structs.replace(result, tree=sealed.tree)
     path = store.put(place, env, generation)
+    manifest.write(sealed, place.manifest(generation))
     receipt.write(result, place.receipt(generation))
     store.make_current(place, generation)
     stages.note(f"in place: {path}")

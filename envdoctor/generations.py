@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from envdoctor import drift, receipt, store
 from envdoctor import profile as profiles
-from envdoctor import receipt, store
 from envdoctor.build_lock import held
 from envdoctor.checks import BUILTIN_CHECKS
 from envdoctor.diagnose import diagnose
@@ -134,12 +134,13 @@ def prune(place: Store, *, keep: int) -> list[str]:
 
 
 def require_files(place: Store, generation: str) -> None:
-    """Hold the files of a generation against what its packages record, by size.
+    """Hold the files of a generation against what its packages record and its manifest, by stat.
 
     Raises:
         UnfitEnvironmentError: Some are missing or changed.
     """
     env = place.envs / generation
+    drift.require_none(env)
     report = diagnose(env, checks=select(BUILTIN_CHECKS, [_FILE_CHECK]), all_records=True)
     if report.exit_code:
         first = next(iter(report.problems()), None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from envdoctor.interpreter import Interpreter
+from envdoctor.manifest import Tree
 from envdoctor.profile import Profile
 from envdoctor.pylock import Wheel
 from envdoctor.urls import mask
@@ -49,6 +50,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         finished: UTC.
         seconds: By stage.
         report: What `envdoctor check` said of the environment.
+        tree: Hashes of its files; None in receipts of envdoctor before there were any.
     """
 
     schema: int = SCHEMA_VERSION
@@ -70,6 +72,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     finished: str
     seconds: dict[str, float]
     report: dict[str, Any]
+    tree: Tree | None = None
 
     def wanted(self) -> Profile | None:
         """Return the profile; None if this version of envdoctor no longer reads it."""

@@ -4,7 +4,8 @@ HOME/
   uv-cache/                  uv's, private to envdoctor
   envs/PROFILE/GENERATION/   environments that passed
   envs/PROFILE/current       symbolic link to the newest good one; `previous` to the one before
-  envs/PROFILE/receipts/     GENERATION.json; a generation without one was never finished
+  envs/PROFILE/receipts/     GENERATION.json; a generation without one was never finished.
+                             GENERATION.manifest, as long as the generation lasts
   staging/PROFILE/           environments in the making
   locks/, logs/, trash/
 """
@@ -69,6 +70,10 @@ class Store:
     def receipt(self, generation: str) -> Path:
         """Return where a generation's receipt lies."""
         return self.envs / "receipts" / f"{generation}.json"
+
+    def manifest(self, generation: str) -> Path:
+        """Return where a generation's manifest lies."""
+        return self.envs / "receipts" / f"{generation}.manifest"
 
     def linked(self, link: str) -> str | None:
         """Return the generation that `current` or `previous` means, if it is there."""
@@ -153,6 +158,9 @@ def clean(store: Store) -> list[str]:
         discard(store, path)
     for path in (*store.envs.glob(".*.tmp"), *(store.envs / "receipts").glob(".*.tmp")):
         path.unlink(missing_ok=True)
+    for path in (store.envs / "receipts").glob("*.manifest"):
+        if not (store.envs / path.stem).is_dir():
+            path.unlink()
     return [path.name for path in left]
 
 
@@ -213,6 +221,7 @@ def prune(store: Store, keep: int) -> list[str]:
             in_use.append(name)
         else:
             discard(store, store.envs / name)
+            store.manifest(name).unlink(missing_ok=True)
             _lease_file(store, name).unlink(missing_ok=True)
     return in_use
 

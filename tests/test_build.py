@@ -31,7 +31,7 @@ from tests.tiny_wheels import make_index, make_torch, make_wheel
 from tests.workbench import Bench
 
 STAGES = ["stage prepare", "stage resolve", "stage install", "tool install", "stage verify",
-          "stage import", "done import", "note  in place"]  # fmt: skip
+          "stage import", "done import", "stage seal", "done seal", "note  in place"]  # fmt: skip
 
 
 @pytest.fixture
@@ -117,10 +117,12 @@ def test_file_without_owner_is_not_left_in_a_good_environment(bench: Bench) -> N
 
 
 def test_equal_builds_have_equal_trees(bench: Bench, tmp_path: Path) -> None:
-    one = bench.build(bench.write()).path
+    first = bench.build(bench.write())
     other_home = Bench(tmp_path / "other")
-    two = other_home.build(other_home.write()).path
+    second = other_home.build(other_home.write(more='[build]\nlink_mode = "hardlink"'))
+    one, two = first.path, second.path
     assert one.name == two.name
+    assert first.receipt.tree == second.receipt.tree is not None
 
     def tree(root: Path) -> dict[str, bytes]:
         files = (path for path in root.rglob("*") if path.is_file() and not path.is_symlink())

@@ -60,6 +60,14 @@ def check(
     deep: Annotated[
         bool, typer.Option("--deep", help="Also compare the hash of every recorded file.")
     ] = False,
+    drift: Annotated[
+        bool,
+        typer.Option(
+            "--drift",
+            help="Instead compare a built environment with what it was when it passed: by stat, "
+            "with --deep by hash. Default: the one that was built last.",
+        ),
+    ] = False,
     probe: ProbeOption = False,
     probe_timeout: ProbeTimeoutOption = None,
     redact: RedactOption = False,
@@ -74,6 +82,12 @@ def check(
 
     Exit code 0 if there is at most a warning, 1 if a problem was found.
     """
+    if drift:
+        from envdoctor.commands.drift import check_drift, chosen_environment
+
+        env = chosen_environment(python, prefix, profile)
+        raise typer.Exit(check_drift(env, output, deep=deep))
+
     from envdoctor.checks import BUILTIN_CHECKS
     from envdoctor.diagnose import gather, judge, policy_of
     from envdoctor.progress import byte_meter
