@@ -167,17 +167,25 @@ class Evaluation:
 def computing_in(target: Target, dtype: str) -> Iterator[None]:
     """Let the target compute in another dtype for a while.
 
+    Only weights are converted, and to float32 and back bfloat16 loses nothing. `model.to` would
+    convert buffers as well, and rotary frequencies that were bfloat16 once stay wrong.
+
     Args:
-        target: Its weights are converted; to float32 and back, bfloat16 loses nothing.
+        target: The target.
         dtype: As `eval.dtype`: `target` leaves it alone.
     """
     own_dtype = target.dtype
     if dtype != "target":
-        target.model.to(getattr(torch, dtype))
+        _convert_weights(target, getattr(torch, dtype))
     try:
         yield
     finally:
-        target.model.to(own_dtype)
+        _convert_weights(target, own_dtype)
+
+
+def _convert_weights(target: Target, dtype: torch.dtype) -> None:
+    for weight in target.model.parameters():
+        weight.data = weight.data.to(dtype)
 
 
 def compare(

@@ -79,9 +79,9 @@ class LossSums:
 
 def slot_weights(block_size: int, *, gamma: float, device: torch.device) -> Tensor:
     """Return exp(-(k - 1) / gamma) for slots k >= 1, and 0 for the anchor; [K], float32."""
-    weight_K = torch.exp(-(torch.arange(block_size, device=device) - 1) / gamma)
-    weight_K[0] = 0.0
-    return weight_K
+    slot_K = torch.arange(block_size, device=device)
+    # Writing the zero into the result would copy it from the host, which waits for the device.
+    return torch.exp(-(slot_K - 1) / gamma) * (slot_K > 0)
 
 
 def decayed_cross_entropy(

@@ -156,3 +156,17 @@ def test_computing_in_another_dtype_is_undone() -> None:
     assert all(torch.equal(before[n], t) for n, t in target.model.state_dict().items())
     with computing_in(target, "target"):
         assert target.dtype == torch.bfloat16
+
+
+def test_computing_in_another_dtype_never_rounds_rotary_frequencies() -> None:
+    """Found on a GPU: after one round trip, every later decoding differed from the first."""
+    model = make_model()
+    for weight in model.parameters():  # as `from_pretrained(dtype=...)` loads: buffers stay float32
+        weight.data = weight.data.to(torch.bfloat16)
+    target = Target(model, make_tokenizer(), layer_ids=(1,))
+    ids_1T = torch.arange(1, 9)[None]
+    before_1TF = target.states(ids_1T).tapped_BTF
+    with computing_in(target, "float32"):
+        pass
+    assert {b.dtype for b in model.buffers() if b.is_floating_point()} == {torch.float32}
+    assert torch.equal(target.states(ids_1T).tapped_BTF, before_1TF)
