@@ -27,10 +27,11 @@ from envdoctor.facts import (
 from envdoctor.probes import collect
 from envdoctor.probes.run_records import read_log_records
 from envdoctor.probes.subject import THIS_MACHINE, Probing, Subject
-from envdoctor.report import Report
+from envdoctor.report import Finding, Report
 from envdoctor.runner import run
-from envdoctor.scope import not_judged
+from envdoctor.scope import is_judged, not_judged
 from envdoctor.suppressions import chosen_suppressions
+from envdoctor.verdict import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,10 +135,16 @@ def judge(
     checks: Sequence[Check] = BUILTIN_CHECKS,
     suppressions: Sequence[Suppression] = (),
 ) -> Report:
-    """Run checks over facts, wherever they come from."""
+    """Run checks over facts, wherever they come from; of a system that is not judged none runs."""
+    environment = heading(facts)
+    if is_judged(facts):
+        findings = run(checks, facts, suppressions=suppressions)
+    else:
+        reason = Skipped(environment["not_judged"][0])
+        findings = tuple(Finding(check=item.id, outcome=reason) for item in checks)
     return Report(
-        environment=heading(facts),
-        findings=run(checks, facts, suppressions=suppressions),
+        environment=environment,
+        findings=findings,
         required=required_checks(profile, checks),
     )
 

@@ -36,13 +36,18 @@ def not_judged(facts: FactSet) -> list[str]:
     return list(dict.fromkeys([*found, *(why.reason for why in reasons)]))
 
 
+def is_judged(facts: FactSet) -> bool:
+    """Tell whether there is anything that checks can say of this system."""
+    host = facts.get(HostFact)
+    return not isinstance(host, HostFact) or host.system == "Linux"
+
+
 def _host(host: HostFact) -> Iterator[str]:
     if host.system != "Linux":
-        yield f"{host.system}: only what is the same as on Linux was looked at"
+        yield f"{host.system}: envdoctor judges Linux only"
     elif host.machine not in _JUDGED_MACHINES:
         yield f"{host.machine}: wheels, pins and paths are known for x86_64 only"
-    # Microsoft's kernels name it in their release, as 5.15.153.1-microsoft-standard-WSL2 does.
-    if "microsoft" in host.kernel.lower():
+    if host.is_wsl:
         yield "WSL2: the driver is that of Windows; how its libraries are reached is not looked at"
 
 

@@ -201,6 +201,14 @@ def test_annotations_of_a_damaged_environment(tmp_path: Path) -> None:
     assert last.startswith("1 error, 0 warnings")
 
 
+def test_environment_of_windows_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "Lib/site-packages").mkdir(parents=True)
+    (tmp_path / "pyvenv.cfg").write_text("home = C:\\\\Python311\n")
+    done = envdoctor("check", "--prefix", tmp_path)
+    assert done.returncode == 2
+    assert "an environment of Windows" in done.stderr
+
+
 def test_torch_of_conda_is_not_called_healthy(tmp_path: Path) -> None:
     environment = make_cuda_environment(tmp_path / "env")
     info = environment.site / "torch-2.10.0.dist-info"

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from envdoctor.diagnose import judge
 from envdoctor.facts import (
     Distribution,
     DistributionsFact,
@@ -13,7 +15,13 @@ from envdoctor.facts import (
     NvidiaFact,
     TorchBuildFact,
 )
+from envdoctor.probes.nvidia import read_nvidia
+from envdoctor.probes.subject import Subject
+from envdoctor.report import outcome_name
 from envdoctor.scope import not_judged
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOST = HostFact(machine="x86_64", kernel="6.1.0", glibc="2.36", shm_bytes=1, disk_free_bytes=1)
 TORCH = Distribution(name="torch", version="2.10.0", path="/e/torch.dist-info", installer="uv")
@@ -60,3 +68,16 @@ def test_one_reason_is_said_once() -> None:
         FactSet([]).lacking(TorchBuildFact, "no permission").lacking(NvidiaFact, "no permission")
     )
     assert not_judged(facts) == ["no permission"]
+
+
+def test_nothing_is_said_of_a_system_that_is_not_judged() -> None:
+    report = judge(FactSet([replace(HOST, system="Darwin"), build("2.13.0")]))
+    assert {outcome_name(item.outcome) for item in report.findings} == {"skipped"}
+    assert report.environment["not_judged"] == ["Darwin: envdoctor judges Linux only"]
+
+
+def test_gpus_under_wsl_are_not_called_absent(tmp_path: Path) -> None:
+    subject = Subject(prefix=tmp_path, root=tmp_path)
+    assert read_nvidia(subject, FactSet([HOST])).num_devices == 0
+    with pytest.raises(LookupError, match="WSL2"):
+        read_nvidia(subject, FactSet([replace(HOST, kernel="5.15.1-microsoft-standard-WSL2")]))

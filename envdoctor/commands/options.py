@@ -88,9 +88,9 @@ def chosen_prefix(python: str | None, prefix: Path | None) -> Path:
             reference="two-environments",
             hint="give one of them",
         )
-    if prefix is not None:
-        return checked_prefix(prefix)
-    return prefix_of_python(python) if python is not None else running_prefix()
+    if python is not None:
+        prefix = prefix_of_python(python)
+    return checked_prefix(prefix or running_prefix())
 
 
 def chosen_profile(name: str | None) -> Profile | None:

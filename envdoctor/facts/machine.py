@@ -18,6 +18,11 @@ class HostFact(Fact):
     disk_free_bytes: int | None
     system: str = "Linux"
 
+    @property
+    def is_wsl(self) -> bool:
+        """True under WSL2: Microsoft's kernels say so, as 5.15.153.1-microsoft-standard-WSL2."""
+        return "microsoft" in self.kernel.lower()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFact(Fact):

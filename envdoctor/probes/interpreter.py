@@ -73,6 +73,11 @@ def checked_prefix(prefix: Path) -> Path:
             reference="no-environment",
             hint="for an interpreter use --python",
         )
+    if (path / "Lib/site-packages").is_dir() and not _library_names(path):
+        raise UsageError(
+            f"{prefix}: an environment of Windows; envdoctor judges Linux only",
+            reference="platform-not-judged",
+        )
     if not is_environment(path):
         raise UsageError(
             f"{prefix}: no Python environment (no pyvenv.cfg and no lib/python3.* inside)",

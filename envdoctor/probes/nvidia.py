@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envdoctor.facts import FactSet, Gpu, GpuProcess, NvidiaFact
+from envdoctor.facts import FactSet, Gpu, GpuProcess, HostFact, NvidiaFact
 from envdoctor.probes.files import UnreadableError, list_folder, read_text
 
 if TYPE_CHECKING:
@@ -40,11 +40,17 @@ _INITS = frozenset({"systemd", "init", "tini", "dumb-init", "docker-init", "runi
 
 
 def read_nvidia(subject: Subject, facts: FactSet) -> NvidiaFact:
-    """Count devices without the driver; ask NVML only where a device or a driver is seen."""
-    del facts
+    """Count devices without the driver; ask NVML only where a device or a driver is seen.
+
+    Raises:
+        LookupError: Under WSL2, where a GPU is neither on the bus nor in /dev.
+    """
     num_devices = count_devices(subject.root)
     driver = _kernel_driver(subject.root)
     if not num_devices and driver is None:
+        host = facts.get(HostFact)
+        if isinstance(host, HostFact) and host.is_wsl:
+            raise LookupError("WSL2 reaches GPUs through Windows, which is not looked at")
         return NvidiaFact(num_devices=0)
     found = NvidiaFact(num_devices=num_devices, driver=driver)
     if subject.is_this_machine:
