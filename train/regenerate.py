@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from train.config import TargetConfig
+from train.config import ConfigError, TargetConfig
 from train.target import Target, load_target
 
 if TYPE_CHECKING:
@@ -201,8 +201,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-new-tokens", type=int, default=128, help="tokens per answer")
     parser.add_argument("--batch", type=int, default=32, help="prompts answered at once")
     options = parser.parse_args(argv)
+    if not options.prompts.is_file():
+        parser.error(f"--prompts {options.prompts}: no such file")
     config = TargetConfig(path=options.target, eos_token_id=options.eos_token_id)
-    regenerate(load_target(config), options)
+    try:
+        target = load_target(config)
+    except ConfigError as error:
+        parser.error(str(error))
+    regenerate(target, options)
     return 0
 
 

@@ -9,7 +9,7 @@ import torch
 
 from tests.train.tiny_run import EOS, make_model, make_tokenizer, write_jsonl
 from train.prompts import Prompt, without_duplicates, written_prompts
-from train.regenerate import is_looping, judge, prompt_messages, read_rows, regenerate
+from train.regenerate import is_looping, judge, main, prompt_messages, read_rows, regenerate
 from train.target import Target
 
 if TYPE_CHECKING:
@@ -146,3 +146,18 @@ def test_a_repeated_prompt_stays_where_it_is_held_out() -> None:
     ]
     assert [one.id for one in without_duplicates(prompts)] == ["2"]
     assert json.loads(prompts[0].to_json())["messages"][0]["content"] == "What is it?"
+
+
+def test_missing_prompts_and_target_are_one_line_and_exit_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--out", str(tmp_path / "out.jsonl")]
+    missing = str(tmp_path / "prompts.jsonl")
+    for prompts, target, problem in (
+        (missing, "x", f"--prompts {missing}: no such file"),
+        (__file__, "package:no_such_package/x.gguf", "package 'no_such_package' is not installed"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(["--prompts", prompts, "--target", target, *out])
+        assert caught.value.code == 2
+        assert problem in capsys.readouterr().err
