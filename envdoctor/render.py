@@ -66,6 +66,8 @@ def closing_line(report: Report) -> Line:
         return Line(f"{_plural(errors, 'error')}, {warnings}; {looked}")
     if summary["warnings"]:
         return Line(f"no error, {warnings}; {looked}")
+    if not summary["ok"] and not summary["notes"]:
+        return Line(f"nothing was judged; {looked}", "yellow")
     if report.environment.get("not_judged"):
         return Line(f"no problem found in what was looked at; {looked}")
     return Line(f"no problem found; {looked}", "bold green")
@@ -103,17 +105,23 @@ def show(lines: Iterable[Line], stream: TextIO | None = None) -> None:
 
 
 def _healthy(report: Report) -> Line:
-    facts = report.environment
-    torch = f", torch {facts['torch']}" if facts["torch"] else ""
+    torch = report.environment["torch"]
     line = closing_line(report)
-    return Line(f"{facts['prefix']} (Python {facts['python']}{torch}): {line.text}", line.style)
+    where = _where(report, f"torch {torch}" if torch else "no torch")
+    return Line(f"{where}: {line.text}", line.style)
+
+
+def _where(report: Report, more: str) -> str:
+    facts = report.environment
+    if not facts["prefix"]:
+        return "unknown environment"
+    return f"{facts['prefix']} (Python {facts['python']}, {more})"
 
 
 def _heading(report: Report) -> Iterator[Line]:
     facts = report.environment
-    yield Line(
-        f"environment  {facts['prefix']} (Python {facts['python']}, {facts['packages']} packages)"
-    )
+    where = _where(report, f"{facts['packages']} packages")
+    yield Line(f"environment  {where}")
     if facts["torch"]:
         arch = f" ({' '.join(facts['arch'])})" if facts["arch"] else ""
         yield Line(f"torch        {facts['torch']}{arch}")

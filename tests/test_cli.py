@@ -250,7 +250,8 @@ def test_page_of_a_check() -> None:
 def test_page_of_a_check_as_json_and_markdown() -> None:
     page = json.loads(envdoctor("explain", "stray-package", "--format", "json").stdout)
     assert set(page) == {
-        "id", "family", "title", "what", "why", "remedy", "source", "requires", "reads",
+        "id", "family", "title", "what", "why", "remedy", "source", "requires",
+        "follows_from", "reads",
     }  # fmt: skip
     assert (page["id"], page["family"]) == ("stray-package", "strays")
     text = envdoctor("explain", "stray-package", "--format", "markdown").stdout

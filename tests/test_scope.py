@@ -17,6 +17,7 @@ from envdoctor.facts import (
 )
 from envdoctor.probes.nvidia import read_nvidia
 from envdoctor.probes.subject import Subject
+from envdoctor.render import closing_line, report_lines
 from envdoctor.report import outcome_name
 from envdoctor.scope import not_judged
 
@@ -74,6 +75,12 @@ def test_nothing_is_said_of_a_system_that_is_not_judged() -> None:
     report = judge(FactSet([replace(HOST, system="Darwin"), build("2.13.0")]))
     assert {outcome_name(item.outcome) for item in report.findings} == {"skipped"}
     assert report.environment["not_judged"] == ["Darwin: envdoctor judges Linux only"]
+    assert closing_line(report).text.startswith("nothing was judged; 0 checks ok")
+
+
+def test_empty_snapshot_is_not_called_healthy() -> None:
+    (line,) = report_lines(judge(FactSet([])))
+    assert line.text.startswith("unknown environment: nothing was judged; ")
 
 
 def test_gpus_under_wsl_are_not_called_absent(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def page_data(check: Check) -> dict[str, Any]:
         "title": check.title,
         **sections(check),
         "requires": list(check.requires),
+        "follows_from": list(check.follows_from),
         "reads": [kind.__name__ for _, kind in check.reads],
     }
 
