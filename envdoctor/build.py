@@ -5,40 +5,35 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from envdoctor import __version__, drift, interpreter, manifest, plan, receipt, store, uv
+from envdoctor import __version__, drift, manifest, receipt, store, uv
 from envdoctor import profile as profiles
 from envdoctor.build_lock import held
 from envdoctor.errors import EnvdoctorError, SpaceError
-from envdoctor.filesystem import is_network
 from envdoctor.install import install, require_room
+from envdoctor.locking import resolved
+from envdoctor.preparation import prepare, umask
 from envdoctor.receipt import Receipt, UvRecord
-from envdoctor.resolve import resolve
 from envdoctor.shell import stoppable
-from envdoctor.sources import gather
 from envdoctor.store import Store
 from envdoctor.talk import Stages
 from envdoctor.verify import UnfitEnvironmentError, require_imports, verify_files
-from envdoctor.workshop import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from envdoctor.plan import BuildPlan
     from envdoctor.profile import Profile
     from envdoctor.pylock import Lock
     from envdoctor.report import Report
     from envdoctor.resolve import Resolution
     from envdoctor.settings import Settings
     from envdoctor.talk import Talk
+    from envdoctor.workshop import Workshop
 
 _ID_LENGTH = 16
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -54,6 +49,8 @@ class BuildRequest:
         python: Path, command or version of the Python to build on; None for the running one.
         uv: Path of the uv binary; None to find one.
         force: True to build anew what is already there and good.
+        locks: Folder of the profile's locks; None to use none.
+        locked: True to take nothing but what the lock names.
     """
 
     profile: Profile
@@ -61,6 +58,8 @@ class BuildRequest:
     python: str | None = None
     uv: Path | None = None
     force: bool = False
+    locks: Path | None = None
+    locked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +96,7 @@ def build(request: BuildRequest, *, settings: Settings, talk: Talk) -> Built:
     stages = Stages(talk)
     place = Store(settings.home, request.profile.name)
     store.make_folders(place)
-    with stoppable(), _umask(0o022), held(place.lock_file, what=f"profile {request.profile.name}"):
+    with stoppable(), umask(0o022), held(place.lock_file, what=f"profile {request.profile.name}"):
         for name in store.clean(place):
             stages.note(f"threw away what an unfinished build left: {name}")
         try:
@@ -130,11 +129,15 @@ def _build(job: _Job) -> Built:
     with path.open("w", encoding="utf-8") as log:
         try:
             with job.stages.stage("prepare", "uv, Python and package sources"):
-                shop, what = _prepare(job, log)
+                shop, what = prepare(
+                    job.request, settings=job.settings, place=job.store, stages=job.stages, log=log
+                )
             if job.store.linked("current") is None:
                 require_room(job.profile, home=job.store.home, cache=job.store.cache)
             with job.stages.stage("resolve", f"profile {job.profile.name}"):
-                resolution = resolve(what, shop)
+                resolution = resolved(
+                    what, shop, folder=job.request.locks, strict=job.request.locked
+                )
             identity = _identity(resolution.lock, shop)
             if not job.request.force and (built := _reuse(job, shop, resolution, identity)):
                 return built
@@ -142,28 +145,6 @@ def _build(job: _Job) -> Built:
         except EnvdoctorError:
             job.stages.note(f"log: {path}")
             raise
-
-
-def _prepare(job: _Job, log: IO[str]) -> tuple[Workshop, BuildPlan]:
-    request, variables = job.request, job.settings.variables
-    binary = uv.find(request.uv, job.settings)
-    python = interpreter.choose(
-        request.python, requires=job.profile.python.requires, variables=variables
-    )
-    found = gather(job.profile, wheels=request.wheels, variables=variables)
-    for note in found.notes:
-        job.stages.note(note)
-    if is_network(job.store.home):
-        job.stages.note(f"{job.store.home} is on a network file system: expect a slow build")
-    shop = Workshop(
-        uv=binary,
-        interpreter=python,
-        variables=uv.variables(job.settings, cache=job.store.cache, pip=found.pip),
-        staged=store.new_staging(job.store),
-        log=log,
-        stages=job.stages,
-    )
-    return shop, plan.make(job.profile, found)
 
 
 def _identity(lock: Lock, shop: Workshop) -> str:
@@ -271,16 +252,6 @@ def _tidy(place: Store, stages: Stages) -> None:
         with stages.stage("tidy", "deleting what is no longer needed"):
             store.empty_trash(place)
     store.empty_trash(place)
-
-
-@contextmanager
-def _umask(mask: int) -> Iterator[None]:
-    """Make files as wheels say, whatever the user's mask: equal builds are to be equal."""
-    before = os.umask(mask)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def _now() -> str:

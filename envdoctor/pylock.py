@@ -19,7 +19,7 @@ from envdoctor.toml_text import quoted
 from envdoctor.urls import local_path, mask, origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from packaging.tags import Tag
 
@@ -65,19 +65,20 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
         return next((wheel for wheel in self.wheels if wheel.name == name), None)
 
 
-def read(text: str, ranks: Mapping[Tag, int]) -> Lock:
+def read(text: str, ranks: Mapping[Tag, int], *, hashes: Collection[str] = ()) -> Lock:
     """Read a lock, keeping of each package the wheel that an installer would take.
 
     Args:
         text: TOML as uv writes it.
         ranks: Tags that the interpreter takes, each with its rank; 0 is best.
+        hashes: Take no wheel but of these sha256; empty for any.
 
     Raises:
         IntegrityError: A package occurs twice, or has no wheel with a hash that fits.
     """
     try:
         packages = tomllib.loads(text)["packages"]
-        chosen = [_best(package, ranks) for package in packages]
+        chosen = [_best(package, ranks, hashes) for package in packages]
     except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise _broken(f"uv's lock cannot be read: {error}") from error
     names = [wheel.name for wheel, _ in chosen]
@@ -110,7 +111,9 @@ def write(lock: Lock) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _best(package: Mapping[str, Any], ranks: Mapping[Tag, int]) -> tuple[Wheel, str]:
+def _best(
+    package: Mapping[str, Any], ranks: Mapping[Tag, int], hashes: Collection[str]
+) -> tuple[Wheel, str]:
     name, version = str(package["name"]), str(package.get("version", ""))
     fitting = [
         (rank, _wheel(name, version, entry), str(entry["url"]))
@@ -119,6 +122,10 @@ def _best(package: Mapping[str, Any], ranks: Mapping[Tag, int]) -> tuple[Wheel, 
     ]
     if not fitting:
         raise _broken(f"{name} {version} has no wheel that fits this Python and platform")
+    if hashes:
+        fitting = [item for item in fitting if item[1].sha256 in hashes]
+        if not fitting:
+            raise _broken(f"{name} {version} has other files there than the one that is locked")
     _, wheel, url = min(fitting, key=lambda item: (item[0], item[1].file))
     if len(wheel.sha256) != _SHA256_LENGTH:
         raise _broken(f"{wheel.file} comes without a sha256 from {wheel.source}")

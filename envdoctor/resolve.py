@@ -26,6 +26,7 @@ _REFERENCES: Mapping[type[EnvdoctorError], str] = {
     SourceError: "no-source",
 }
 """References of the final error, by kind; the first that was met tells most."""
+_NONE: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,21 +44,49 @@ class Resolution:
     left_out: tuple[tuple[str, str], ...]
 
 
-def resolve(plan: BuildPlan, shop: Workshop) -> Resolution:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a resolution is bound to, besides its profile."""
+
+    pins: Mapping[str, str]
+    locked: Lock | None
+
+    def constraints(self) -> str:
+        """Return it in the form of a constraints file."""
+        wheels = self.locked.wheels if self.locked else ()
+        pins = {**self.pins, **{wheel.name: wheel.version for wheel in wheels}}
+        return "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()))
+
+
+def resolve(
+    plan: BuildPlan,
+    shop: Workshop,
+    *,
+    pins: Mapping[str, str] = _NONE,
+    locked: Lock | None = None,
+) -> Resolution:
     """Return the resolution of the first candidate that has everything.
+
+    Args:
+        plan: Sources, in order.
+        shop: Of the build.
+        pins: Versions that packages other than torch must have.
+        locked: Take exactly these files, wherever they are; None for whatever fits.
 
     Raises:
         NoSolutionError: At least one source answered, and none has what is wanted.
         SourceError: No source answered.
-        IntegrityError: The only sources that have it give no usable hashes.
+        IntegrityError: The only sources that have it give no usable hashes, or other files.
     """
     left_out = [(one.source, one.reason) for one in plan.left_out]
     failures: list[EnvdoctorError] = []
     for source, reason in left_out:
         shop.stages.note(f"left out {source}: {reason}")
     for candidate in plan.candidates:
+        if locked and candidate.torch != _torch_pin(locked):
+            continue
         try:
-            lock = _try(plan, candidate, shop)
+            lock = _try(plan, candidate, shop, wanted=_Wanted(pins, locked))
         except (NoSolutionError, SourceError, IntegrityError) as error:
             failures.append(error)
             left_out.append((f"{candidate.source} ({candidate.torch})", error.message))
@@ -114,17 +143,30 @@ def compile_options(plan: BuildPlan, candidate: Candidate, *, cutoff: str) -> li
     return options
 
 
-def _try(plan: BuildPlan, candidate: Candidate, shop: Workshop) -> Lock:
+def _try(plan: BuildPlan, candidate: Candidate, shop: Workshop, *, wanted: _Wanted) -> Lock:
     profile = plan.profile
     folder = shop.staged / "resolve"
     folder.mkdir(exist_ok=True)
     (folder / "pyproject.toml").write_text(project_file(profile, candidate))
     (folder / "excludes.txt").write_text("\n".join(profile.packages.exclude) + "\n")
+    (folder / "pins.txt").write_text(wanted.constraints())
     text = _compile(plan, candidate, shop, folder=folder, cutoff=profile.sources.exclude_newer)
-    lock = pylock.read(text, shop.interpreter.tags())
+    files = wanted.locked.wheels if wanted.locked else ()
+    hashes = {wheel.sha256 for wheel in files}
+    lock = pylock.read(text, shop.interpreter.tags(), hashes=hashes)
+    if hashes and len(lock.wheels) != len(files):
+        raise IntegrityError(
+            f"it resolves to {len(lock.wheels)} packages, of the {len(files)} that are locked",
+            reference="not-as-locked",
+        )
     _refuse_other_variants(profile, lock)
     _refuse_forbidden(profile, lock)
     return lock
+
+
+def _torch_pin(locked: Lock) -> str:
+    torch = locked.find("torch")
+    return f"torch=={torch.version}" if torch else ""
 
 
 def _compile(
@@ -137,6 +179,7 @@ def _compile(
             *("pip", "compile", str(folder / "pyproject.toml"), "--format", "pylock.toml"),
             *("--output-file", str(output), "--excludes", str(folder / "excludes.txt")),
             *("--python", shop.interpreter.path, "--only-binary", ":all:"),
+            *("--constraints", str(folder / "pins.txt")),
             *compile_options(plan, candidate, cutoff=cutoff),
         ],
         timeout=_TIMEOUT_SECONDS,

@@ -25,6 +25,10 @@ def build(
     force: Annotated[
         bool, typer.Option("--force", help="Build anew what is already there and good.")
     ] = False,
+    locked: Annotated[
+        bool,
+        typer.Option("--locked", help="Take nothing but what the profile's lock names."),
+    ] = False,
 ) -> None:
     """Build a clean environment from a profile, verify it, and only then put it in place.
 
@@ -32,22 +36,28 @@ def build(
     ~/.local/share/envdoctor), with a receipt beside it. The one that was there before stays until
     the new one has passed, and survives any failure. Prints the environment's folder.
 
-    Exit codes: 1 it was built but did not pass, 2 no such profile, 4 no set of packages fits, 5 a
-    source cannot be reached, 6 a hash is wrong, 7 no space, 8 another build runs, 9 no uv or
-    Python, 130 interrupted.
+    Packages are those of the profile's lock while that is fresh and a source has its files.
+
+    Exit codes: 1 it was built but did not pass, 2 no such profile or no fresh lock, 4 no set of
+    packages fits, 5 a source cannot be reached, 6 a hash is wrong, 7 no space, 8 another build
+    runs, 9 no uv or Python, 130 interrupted.
     """
     from envdoctor import settings
     from envdoctor.build import BuildRequest
     from envdoctor.build import build as run
+    from envdoctor.locking import folder_of
     from envdoctor.profile import load_profile
     from envdoctor.progress import Progress
 
+    name = profile or "cpu"
     request = BuildRequest(
-        profile=load_profile(profile or "cpu"),
+        profile=load_profile(name),
         wheels=tuple(wheels or ()),
         python=python,
         uv=uv,
         force=force,
+        locks=folder_of(name),
+        locked=locked,
     )
     built = run(request, settings=settings.load(), talk=Progress())
     typer.echo(built.current)

@@ -1,0 +1,60 @@
+"""Find the tools and the package sources of a build."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from envdoctor import interpreter, plan, store, uv
+from envdoctor.filesystem import is_network
+from envdoctor.sources import gather
+from envdoctor.workshop import Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from envdoctor.build import BuildRequest
+    from envdoctor.plan import BuildPlan
+    from envdoctor.settings import Settings
+    from envdoctor.store import Store
+    from envdoctor.talk import Stages
+
+
+def prepare(
+    request: BuildRequest, *, settings: Settings, place: Store, stages: Stages, log: IO[str]
+) -> tuple[Workshop, BuildPlan]:
+    """Return the workshop of a build, and where its packages are to be looked for.
+
+    Raises:
+        EnvdoctorError: uv, a fitting Python, or something that the user named is missing.
+    """
+    variables = settings.variables
+    binary = uv.find(request.uv, settings)
+    python = interpreter.choose(
+        request.python, requires=request.profile.python.requires, variables=variables
+    )
+    found = gather(request.profile, wheels=request.wheels, variables=variables)
+    for note in found.notes:
+        stages.note(note)
+    if is_network(place.home):
+        stages.note(f"{place.home} is on a network file system: expect a slow build")
+    shop = Workshop(
+        uv=binary,
+        interpreter=python,
+        variables=uv.variables(settings, cache=place.cache, pip=found.pip),
+        staged=store.new_staging(place),
+        log=log,
+        stages=stages,
+    )
+    return shop, plan.make(request.profile, found)
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    """Make files as wheels say, whatever the user's mask: equal builds are to be equal."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
