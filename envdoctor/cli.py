@@ -13,6 +13,7 @@ from envdoctor.commands.diff import diff
 from envdoctor.commands.envs import envs, path, rollback, run
 from envdoctor.commands.explain import explain
 from envdoctor.commands.facts import facts
+from envdoctor.commands.fix import fix
 from envdoctor.commands.lock import lock
 from envdoctor.commands.profiles import profiles
 from envdoctor.commands.train import train
@@ -42,7 +43,7 @@ def root(
         raise typer.Exit
 
 
-for command in (check, facts, diff, build, lock, train, path, rollback, explain, profiles):
+for command in (check, fix, facts, diff, build, lock, train, path, rollback, explain, profiles):
     app.command()(command)
 # What follows the program's name is the program's.
 app.command(context_settings={"allow_interspersed_args": False})(run)

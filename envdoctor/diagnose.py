@@ -178,13 +178,11 @@ def policy_of(profile: Profile | None, *, prefix: Path, expect_gpu: bool | None)
 def installer_commands(prefix: Path) -> tuple[str, str]:
     """Return commands that reinstall into and uninstall from an environment.
 
-    An environment that uv made has no pip, so uv does it from outside; `python -m uv` is there
-    wherever envdoctor is.
+    uv does it from outside, also where pip made the environment: pip runs code of what is broken,
+    and refuses to reinstall a package whose RECORD is gone. `python -m uv` is there wherever
+    envdoctor is.
     """
     python = shlex.quote(str(prefix / "bin/python"))
-    if any(prefix.glob("lib/python3*/site-packages/pip/__init__.py")):
-        pip = f"{python} -m pip"
-        return f"{pip} install --force-reinstall --no-deps", f"{pip} uninstall -y"
     uv = "uv" if shutil.which("uv") else f"{shlex.quote(sys.executable)} -m uv"
     return (
         f"{uv} pip install --python {python} --reinstall --no-deps",
