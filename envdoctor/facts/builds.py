@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class CompanionBuild:
     """A package that is compiled against one torch.
 
@@ -26,14 +25,14 @@ class CompanionBuild:
     cuda: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class CompanionBuildsFact(Fact):
     """What torchvision, torchaudio and xformers say about their build."""
 
     builds: tuple[CompanionBuild, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class OtherGpusFact(Fact):
     """GPUs that are not NVIDIA's.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 CacheKind = Literal["triton", "inductor", "flashinfer", "vllm", "sglang", "tvm-ffi"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class PathOwner:
     """Who owns a path and whether the user may write to it.
 
@@ -27,7 +27,7 @@ class PathOwner:
     is_writable: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class PathOwnersFact(Fact):
     """What is known about paths without looking, from a snapshot.
 
@@ -38,7 +38,7 @@ class PathOwnersFact(Fact):
     owners: tuple[PathOwner, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class CacheEntry:
     """One entry of a cache that was read.
 
@@ -57,7 +57,7 @@ class CacheEntry:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class CacheFolder:
     """A cache of compiled kernels.
 
@@ -80,7 +80,7 @@ class CacheFolder:
     entries: tuple[CacheEntry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class CachesFact(Fact):
     """Caches of compiled kernels that the environment's processes would use.
 

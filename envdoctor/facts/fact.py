@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+from envdoctor.facts.reading import reading
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class Fact:
     """Base of all facts: frozen, comparable, JSON-able."""
 

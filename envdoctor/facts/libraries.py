@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class SharedObject:
     """Header facts of one shared object.
 
@@ -26,14 +25,14 @@ class SharedObject:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class SharedObjectsFact(Fact):
     """Shared objects of the NVIDIA packages that are on disk."""
 
     objects: tuple[SharedObject, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class TorchBuildFact(Fact):
     """What the installed torch was built for, from `torch/version.py` read as text.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class LibraryFolder:
     """One NVIDIA package's part of a folder that is on disk.
 
@@ -28,7 +27,7 @@ class LibraryFolder:
     stated_version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class LibraryFoldersFact(Fact):
     """What lies where the NVIDIA packages put their libraries, whatever is recorded."""
 

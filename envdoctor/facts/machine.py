@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class HostFact(Fact):
     """The machine around the environment; None where the kernel does not say."""
 
@@ -24,7 +23,7 @@ class HostFact(Fact):
         return "microsoft" in self.kernel.lower()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class ContainerFact(Fact):
     """What encloses the environment's processes.
 
@@ -37,7 +36,7 @@ class ContainerFact(Fact):
     memory_limit_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class LimitsFact(Fact):
     """Soft limits of the judging process; None where there is no limit.
 
@@ -53,7 +52,7 @@ class LimitsFact(Fact):
     capabilities: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class UserFact(Fact):
     """The user that the environment's processes run as.
 
@@ -72,7 +71,7 @@ class UserFact(Fact):
     home_writable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class VariablesFact(Fact):
     """Environment variables that change how Python, the loader, CUDA or torch behave.
 
@@ -87,7 +86,7 @@ class VariablesFact(Fact):
         return dict(self.values).get(name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class MigDevice:
     """One slice of a GPU in MIG mode."""
 
@@ -95,7 +94,7 @@ class MigDevice:
     memory_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class GpuProcess:
     """A process that holds memory of a GPU.
 
@@ -112,7 +111,7 @@ class GpuProcess:
     is_orphan: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class Gpu:
     """One GPU as NVML shows it.
 
@@ -142,7 +141,7 @@ class Gpu:
     processes: tuple[GpuProcess, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class NvidiaFact(Fact):
     """NVIDIA hardware and driver.
 
@@ -168,7 +167,7 @@ class NvidiaFact(Fact):
     library_path: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class CudaStartFact(Fact):
     """What CUDA answered when it was started, which only a probe or a snapshot can tell.
 
@@ -187,7 +186,7 @@ class CudaStartFact(Fact):
     runtime_name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class NetworkFact(Fact):
     """Devices that NCCL and Gloo may be told to use.
 
@@ -200,7 +199,7 @@ class NetworkFact(Fact):
     hcas: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class NcclFile:
     """Settings in one of NCCL's configuration files, in their order."""
 
@@ -208,14 +207,14 @@ class NcclFile:
     settings: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class NcclFilesFact(Fact):
     """NCCL's configuration files that are there, the one that wins first."""
 
     files: tuple[NcclFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class NcclPluginsFact(Fact):
     """Network plugins that NCCL would find: in the loader's folders, or named by their path.
 
@@ -226,7 +225,7 @@ class NcclPluginsFact(Fact):
     paths: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class ServicesFact(Fact):
     """Services of the host that GPUs depend on.
 
@@ -237,7 +236,7 @@ class ServicesFact(Fact):
     states: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class KernelLogFact(Fact):
     """Lines of the kernel's log that speak of NVIDIA devices or of killed processes."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class InterpreterFact(Fact):
     """A Python environment, found by reading files, not by running it.
 
@@ -30,7 +30,7 @@ class InterpreterFact(Fact):
     user_site: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class Distribution:
     """One installed distribution, from its `.dist-info` folder.
 
@@ -71,7 +71,7 @@ class Distribution:
         return self.code_version.partition("+")[0] == self.version.partition("+")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class DistributionsFact(Fact):
     """All that is installed.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class PolicyFact(Fact):
     """What the environment is wanted for, from the command line and the profile.
 
@@ -40,7 +39,7 @@ class PolicyFact(Fact):
         return " ".join(word for word in self.pip_install.split() if word not in options)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class Suppression:
     """A problem that is known and shall not count.
 
@@ -57,7 +56,7 @@ class Suppression:
     origin: str = "--ignore"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class SuppressionsFact(Fact):
     """The suppressions of a run; known only after all other checks.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class ProbeRun:
     """How a program ended.
 
@@ -28,7 +29,7 @@ class ProbeRun:
     log: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class LoadedLibrary:
     """A library that a process had loaded.
 
@@ -43,7 +44,7 @@ class LoadedLibrary:
     predicted: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class ImportProbeFact(Fact):
     """`import torch`, and what the process held afterwards.
 
@@ -84,7 +85,7 @@ class ImportProbeFact(Fact):
     libraries: tuple[LoadedLibrary, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class Operation:
     """One computation on one device.
 
@@ -106,7 +107,7 @@ class Operation:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class ComputeProbeFact(Fact):
     """Computations on every GPU, and the libraries that were loaded for them."""
 
@@ -115,7 +116,7 @@ class ComputeProbeFact(Fact):
     libraries: tuple[LoadedLibrary, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class AllReduceProbeFact(Fact):
     """A sum over all GPUs through NCCL, one process for each."""
 
@@ -124,7 +125,7 @@ class AllReduceProbeFact(Fact):
     reduce_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class AttentionCase:
     """Compiled attention at one length.
 
@@ -144,7 +145,7 @@ class AttentionCase:
     scores_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class AttentionProbeFact(Fact):
     """Compiled flex_attention, forward and backward, against dense attention."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class DifferingFile:
     """A recorded file that is not on disk as recorded.
 
@@ -24,7 +23,7 @@ class DifferingFile:
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class DistributionFiles:
     """The recorded files of one distribution against the disk.
 
@@ -54,7 +53,7 @@ class DistributionFiles:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class SharedFile:
     """A path that several distributions recorded with different contents.
 
@@ -69,7 +68,7 @@ class SharedFile:
     found: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class SharedPaths:
     """Paths that the same distributions all recorded.
 
@@ -89,7 +88,7 @@ class SharedPaths:
     examples: tuple[SharedFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class RecordsFact(Fact):
     """Recorded files against the disk, for the distributions that matter.
 

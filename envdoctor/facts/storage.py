@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class Mount:
     """One mounted file system.
 
@@ -22,7 +21,7 @@ class Mount:
     options: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class StorageFact(Fact):
     """File systems and their free space.
 

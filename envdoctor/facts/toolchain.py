@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class CompilerFact(Fact):
     """What Triton and Inductor build their helpers with.
 
@@ -24,7 +23,7 @@ class CompilerFact(Fact):
     has_python_h: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class Ptxas:
     """One PTX assembler that Triton may start.
 
@@ -43,7 +42,7 @@ class Ptxas:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class PtxasFact(Fact):
     """The PTX assemblers that the environment's Triton would start.
 
@@ -57,7 +56,7 @@ class PtxasFact(Fact):
     spare: tuple[Ptxas, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class RunRecord:
     """One failure that an earlier run or probe recorded.
 
@@ -70,14 +69,14 @@ class RunRecord:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class LogRecordsFact(Fact):
     """Failures that the logs of earlier runs tell of, as far as such logs were named."""
 
     records: tuple[RunRecord, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class ProbeRecordsFact(Fact):
     """Failures of probes that ran code of the environment."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envdoctor.facts.fact import Fact
+from envdoctor.facts.reading import reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class Launcher:
     """A script that starts Python.
 
@@ -22,7 +21,7 @@ class Launcher:
     exists: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class VenvFact(Fact):
     """A virtual environment against the Python it was made from.
 
@@ -49,14 +48,14 @@ class VenvFact(Fact):
     on_path: tuple[Launcher, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class OpenMpFact(Fact):
     """OpenMP runtimes in an environment, by path: `libgomp`, `libiomp5`, `libomp`."""
 
     libraries: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@reading
 class CondaFact(Fact):
     """Packages that conda recorded in this environment and that bear on torch.
 
