@@ -278,6 +278,7 @@ def test_real_torch_imports_from_where_the_files_foretell() -> None:
         pytest.param("compute", ["cpu"], id="compute"),
         pytest.param("all_reduce", ["gloo", "2", "60"], id="all-reduce"),
         pytest.param("compiled_attention", ["cpu", "eager"], id="attention"),
+        pytest.param("compiled_attention", ["cpu"], id="compiled-attention"),
     ],
 )
 def test_program_for_gpus_runs_on_the_cpu_as_well(program: str, arguments: list[str]) -> None:
