@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,6 @@ def test_healthy_machine_is_quiet(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted(FOLDER.glob("*-probed-ok.json")), ids=lambda path: path.stem
-)
-@pytest.mark.parametrize(
     "check",
     [
         "torch-import-fails",
@@ -38,10 +36,12 @@ def test_healthy_machine_is_quiet(path: Path) -> None:
         "compiled-attention-not-fused",
     ],
 )
-def test_machine_that_ran_programs_passes(path: Path, check: str) -> None:
-    findings = run(BUILTIN_CHECKS, load(path).having(PolicyFact()))
-    (found,) = [item.outcome for item in findings if item.check == check]
-    assert isinstance(found, Ok)
+def test_programs_ran_right_on_an_h200(check: str) -> None:
+    """What `envdoctor check --probe --format json --redact` wrote there on 2026-11-30."""
+    report = json.loads((FOLDER / "h200-probed.report.json").read_text())
+    assert check in {item.id for item in BUILTIN_CHECKS}
+    (found,) = [item for item in report["findings"] if item["check"] == check]
+    assert found["outcome"] == "ok"
 
 
 @pytest.mark.parametrize(
