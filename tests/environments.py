@@ -16,9 +16,15 @@ CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
 CUDNN_PARTS = tuple(
     f"nvidia/cudnn/lib/libcudnn_{part}.so.9"
     for part in (
-        "adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "graph", "heuristic", "ops",
+        "adv",
+        "cnn",
+        "engines_precompiled",
+        "engines_runtime_compiled",
+        "graph",
+        "heuristic",
+        "ops",
     )
-)  # fmt: skip
+)
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
 
 
