@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = "0.0."
 """How the versions of placeholders begin."""
+_FEW_FILES = 20
+"""A placeholder has five files or so; nvidia-cuda-cccl, which is headers alone, has 2360."""
 
 
 @check(requires=["torch-not-installed", "module-shadowed", "namespace-package-closed"])
@@ -147,8 +149,9 @@ def package_without_libraries(
     """An NVIDIA package is a placeholder without a shared object.
 
     ## What it checks
-    The RECORD of each `nvidia-*` package that torch requires lists at least one shared object; and
-    no other `nvidia-*` package without one has a version of the placeholders, which is 0.0.
+    The RECORD of each `nvidia-*` package that torch requires lists at least one shared object, or
+    more than the few files of a placeholder, as packages of headers do; and no other `nvidia-*`
+    package without one has a version of the placeholders, which is 0.0.
 
     ## Why it matters
     Some names on the package index are placeholders of a few kilobytes: installed, satisfied, and
@@ -213,8 +216,8 @@ def _placeholders(records: RecordsFact, required: RequiredPackages) -> dict[str,
 
 
 def _is_bare(files: DistributionFiles) -> bool:
-    is_nvidia = files.name.startswith("nvidia-")
-    return is_nvidia and not files.num_libraries and not files.error
+    is_small = files.name.startswith("nvidia-") and files.num_files <= _FEW_FILES
+    return is_small and not files.num_libraries and not files.error
 
 
 def _text(requirement: Requirement) -> str:

@@ -61,6 +61,16 @@ def test_placeholder_is_one_finding_that_installs_the_pin(tmp_path: Path) -> Non
     assert problem.remedy.commands[0].endswith(" nvidia-cudnn-cu12==9.10.2.21")
 
 
+def test_package_of_headers_alone_is_no_placeholder(tmp_path: Path) -> None:
+    """As nvidia-cuda-cccl, which cuda-toolkit 13.2 brings."""
+    environment = make_cuda_environment(tmp_path / "env")
+    shutil.rmtree(next(environment.site.glob("nvidia_cudnn*.dist-info")))
+    (environment.site / CUDNN).unlink()
+    headers = {f"nvidia/cudnn/include/part_{n}.h": b"" for n in range(30)}
+    environment.install("nvidia-cudnn-cu12", "9.10.2.21", headers)
+    assert "package-without-libraries" not in {check for check, _ in errors(environment)}
+
+
 def test_pins_are_followed_through_the_toolkit_package(tmp_path: Path) -> None:
     environment = make_cuda_environment(tmp_path / "env")
     metadata = next(environment.site.glob("torch*.dist-info")) / "METADATA"
