@@ -43,8 +43,9 @@ def root(
         raise typer.Exit
 
 
-for command in (check, fix, facts, diff, build, lock, train, path, rollback, explain, profiles):
+for command in (check, fix, facts, diff, build, lock, train, path, rollback, explain):
     app.command()(command)
 # What follows the program's name is the program's.
 app.command(context_settings={"allow_interspersed_args": False})(run)
 app.add_typer(envs, name="envs")
+app.add_typer(profiles, name="profiles")

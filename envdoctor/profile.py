@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from envdoctor import inheritance
 from envdoctor.errors import UsageError, UserFileError
 from envdoctor.profile_rules import contradictions
 from envdoctor.resources import bundled
@@ -146,6 +146,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     name: Name
     """Names the environment's folder."""
     description: str = ""
+    extends: str = ""
+    """Bundled profile by name, or path of a file, on which this one is laid; see `inheritance`."""
     python: PythonSection = PythonSection()
     torch: TorchSection
     index: tuple[IndexSection, ...] = ()
@@ -192,30 +194,15 @@ def digest(profile: Profile) -> str:
 
 
 def _load_file(path: Path) -> Profile:
-    raw = _read_toml(path)
+    parent = inheritance.parent_of(path)
+    raw = inheritance.read(path)
+    if parent is not None:
+        _load_file(parent)  # what is wrong there is said of that file
     found = problems_of(raw, Profile)
     if not found:
         profile = msgspec.convert(raw, Profile)
         found = contradictions(profile)
         if not found:
-            return _with_absolute_folders(profile, path.absolute().parent)
+            return profile
     lines = "\n".join(f"{path}: {problem}" for problem in found)
     raise UserFileError(lines, reference="profile-not-valid")
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserFileError(f"{path}: {reason}", reference="profile-not-readable") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserFileError(
-            f"{path}: not valid TOML: {error}", reference="profile-not-valid"
-        ) from error
-
-
-def _with_absolute_folders(profile: Profile, folder: Path) -> Profile:
-    folders = tuple(str(folder / Path(path).expanduser()) for path in profile.sources.wheelhouse)
-    sources = msgspec.structs.replace(profile.sources, wheelhouse=folders)
-    return msgspec.structs.replace(profile, sources=sources)

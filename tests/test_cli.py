@@ -100,7 +100,7 @@ def test_nothing_of_the_inspected_environment_runs(tmp_path: Path) -> None:
     [
         pytest.param(["check", "--prefix", "/no/such"], "/no/such", id="absent-prefix"),
         pytest.param(["check", "--python", "/no/python"], "/no/python", id="absent-python"),
-        pytest.param(["check", "--profile", "nope"], "cpu, cu128", id="unknown-profile"),
+        pytest.param(["check", "--profile", "nope"], "cpu, cu126", id="unknown-profile"),
         pytest.param(
             ["check", "--select", "gpu-arch"], "gpu-arch-not-in-build", id="unknown-check"
         ),

@@ -68,7 +68,7 @@ def test_wheel_folders_are_relative_to_the_file(tmp_path: Path) -> None:
 
 def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
-        profile.load_profile("cu12")
+        profile.load_profile("cu128s")
     assert caught.value.reference == "profile-not-found"
     assert "cu128" in caught.value.hint
     assert "cpu" in caught.value.hint

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.commands.options import ProfileOption
+from envdoctor.commands.options import ProfileOption, profile_name
 
 
 def build(
@@ -49,7 +49,7 @@ def build(
     from envdoctor.profile import load_profile
     from envdoctor.progress import Progress
 
-    name = profile or "cpu"
+    name = profile_name(profile or "cpu")
     request = BuildRequest(
         profile=load_profile(name),
         wheels=tuple(wheels or ()),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.commands.options import ProfileOption
+from envdoctor.commands.options import ProfileOption, profile_name
 
 
 def lock(
@@ -43,7 +43,7 @@ def lock(
     from envdoctor.progress import Progress
     from envdoctor.relock import relock
 
-    name = profile or "cpu"
+    name = profile_name(profile or "cpu")
     request = BuildRequest(
         profile=load_profile(name),
         wheels=tuple(wheels or ()),

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 ProfileOption = Annotated[
     str | None,
     typer.Option(
-        "--profile", "-p", help="Profile by name (cpu, cu128, ...) or path of a TOML file."
+        "--profile",
+        "-p",
+        help="Profile by name (cpu, cu128, ...) or path of a TOML file; `auto` goes by the GPUs.",
     ),
 ]
 PythonOption = Annotated[
@@ -103,7 +105,20 @@ def chosen_profile(name: str | None) -> Profile | None:
         return None
     from envdoctor.profile import load_profile
 
-    return load_profile(name)
+    return load_profile(profile_name(name))
+
+
+def profile_name(name: str) -> str:
+    """Return a profile's name or path as it was given; for `auto`, choose and say why."""
+    if name != "auto":
+        return name
+    from envdoctor import settings
+    from envdoctor.automatic import for_this_machine
+
+    choice = for_this_machine(settings.load().variables)
+    for reason in choice.reasons:
+        typer.echo(f"auto: {reason}", err=True)
+    return choice.profile
 
 
 def chosen_probing(*, probe: bool, timeout: float | None) -> Probing | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.commands.options import ProfileOption
+from envdoctor.commands.options import ProfileOption, profile_name
 
 
 def train(
@@ -35,5 +35,6 @@ def train(
     from envdoctor.launch import train as run
     from envdoctor.progress import Progress
 
-    request = TrainRequest(config=config, out=out, env=env, profile=profile)
+    wanted = profile_name(profile) if profile else None
+    request = TrainRequest(config=config, out=out, env=env, profile=wanted)
     raise typer.Exit(run(request, settings=settings.load(), talk=Progress()))
