@@ -145,7 +145,9 @@ def _problems(report: Report) -> Iterator[Line]:
     for finding, problem in report.ranked():
         yield Line("")
         yield from _problem(problem, finding.check)
-    if report.problems(Severity.ERROR) and (notes := list(_cleared(report))):
+    # Where there is no torch, nobody suspects its parts.
+    is_suspect = bool(report.environment["torch"]) and report.problems(Severity.ERROR)
+    if is_suspect and (notes := list(_cleared(report))):
         yield Line("")
         yield Line(f"not the cause: {'; '.join(notes)}", "dim")
     for finding in report.unmet:
