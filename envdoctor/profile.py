@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -14,6 +14,9 @@ from envdoctor.errors import UsageError, UserFileError
 from envdoctor.profile_rules import contradictions
 from envdoctor.resources import bundled
 from envdoctor.validation import problems_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SCHEMA_VERSION = 1
 
@@ -186,6 +189,23 @@ def load_profile(name_or_path: str) -> Profile:
             hint=f"{guess}known profiles: {', '.join(known)}; a path to a TOML file works as well",
         )
     return _load_file(bundled("profiles") / f"{name_or_path}.toml")
+
+
+def with_requirements(profile: Profile, requirements: Sequence[str]) -> Profile:
+    """Return a profile that requires more; what it pins stays pinned.
+
+    Raises:
+        UsageError: One is no requirement, or asks for what a profile says elsewhere.
+    """
+    packages = msgspec.structs.replace(
+        profile.packages, require=(*profile.packages.require, *requirements)
+    )
+    found = msgspec.structs.replace(profile, packages=packages)
+    problems = contradictions(found)
+    if problems:
+        lines = "\n".join(f"--with: {problem}" for problem in problems)
+        raise UsageError(lines, reference="requirement-not-valid")
+    return found
 
 
 def digest(profile: Profile) -> str:

@@ -17,6 +17,13 @@ def build(
         list[Path] | None,
         typer.Option(help="Folder of wheels to look into before any index; repeatable."),
     ] = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            help="Requirement to add to the profile's, which hold as they are; repeatable.",
+        ),
+    ] = None,
     python: Annotated[
         str | None,
         typer.Option(help="Python to build on: path, command or version; default: this one."),
@@ -46,12 +53,12 @@ def build(
     from envdoctor.build import BuildRequest
     from envdoctor.build import build as run
     from envdoctor.locking import folder_of
-    from envdoctor.profile import load_profile
+    from envdoctor.profile import load_profile, with_requirements
     from envdoctor.progress import Progress
 
     name = profile_name(profile or "cpu")
     request = BuildRequest(
-        profile=load_profile(name),
+        profile=with_requirements(load_profile(name), more or ()),
         wheels=tuple(wheels or ()),
         python=python,
         uv=uv,

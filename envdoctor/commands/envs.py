@@ -68,6 +68,25 @@ def path(*, profile: ProfileName = None) -> None:
     typer.echo(place.envs.resolve() / current_of(place))
 
 
+@envs.command("sbom")
+def sbom(*, profile: ProfileName = None) -> None:
+    """Print what is in the current environment as a bill of materials (CycloneDX, JSON)."""
+    from envdoctor import receipt, settings
+    from envdoctor.commands.options import print_json
+    from envdoctor.errors import VerificationError
+    from envdoctor.generations import current_of, place_of
+    from envdoctor.sbom import cyclonedx
+
+    place = place_of(profile, settings.load())
+    name = current_of(place)
+    found = receipt.read(place.receipt(name))
+    if found is None:
+        raise VerificationError(
+            f"{place.receipt(name)} cannot be read", reference="receipt-not-readable"
+        )
+    print_json(cyclonedx(found))
+
+
 @envs.command("prune")
 def prune(
     *,
