@@ -7,7 +7,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envdoctor.probes.elf import ElfError, ElfHeader, open_elf, read_elf
@@ -103,7 +103,6 @@ def test_symbols_that_are_written_are_read_back(
 
 
 @given(st.data())
-@settings(deadline=2000)
 def test_damaged_object_is_read_or_refused(data: st.DataObject) -> None:
     content = bytearray(build(RICH))
     for _ in range(data.draw(st.integers(1, 6))):
