@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
-from envdoctor import pylock, uv_failures
+from envdoctor import chains, pylock, uv_failures
 from envdoctor.errors import EnvdoctorError, IntegrityError, NoSolutionError, SourceError
 from envdoctor.toml_text import array, quoted
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from envdoctor.chains import Parents
     from envdoctor.plan import BuildPlan, Candidate
     from envdoctor.profile import Profile
     from envdoctor.pylock import Lock
@@ -160,7 +161,10 @@ def _try(plan: BuildPlan, candidate: Candidate, shop: Workshop, *, wanted: _Want
             reference="not-as-locked",
         )
     _refuse_other_variants(profile, lock)
-    _refuse_forbidden(profile, lock)
+    if forbidden := _forbidden(profile, lock):
+        parents = _parents(plan, candidate, shop, folder=folder)
+        requirements = [candidate.torch, *profile.packages.require]
+        raise _forbidden_error(forbidden, parents, requirements)
     return lock
 
 
@@ -174,16 +178,10 @@ def _compile(
 ) -> str:
     output = folder / "pylock.toml"
     output.unlink(missing_ok=True)
-    done = shop.run_uv(
-        [
-            *("pip", "compile", str(folder / "pyproject.toml"), "--format", "pylock.toml"),
-            *("--output-file", str(output), "--excludes", str(folder / "excludes.txt")),
-            *("--python", shop.interpreter.path, "--only-binary", ":all:"),
-            *("--constraints", str(folder / "pins.txt")),
-            *compile_options(plan, candidate, cutoff=cutoff),
-        ],
-        timeout=_TIMEOUT_SECONDS,
-    )
+    form = ["--format", "pylock.toml", "--output-file", str(output)]
+    argv = _arguments(shop, folder, form)
+    argv += compile_options(plan, candidate, cutoff=cutoff)
+    done = shop.run_uv(argv, timeout=_TIMEOUT_SECONDS)
     if done.returncode == 0:
         return output.read_text("utf-8")
     if cutoff and uv_failures.is_cutoff_without_dates(done.stderr):
@@ -192,6 +190,27 @@ def _compile(
         )
         return _compile(plan, candidate, shop, folder=folder, cutoff="")
     raise uv_failures.meaning(done.stderr)
+
+
+def _parents(plan: BuildPlan, candidate: Candidate, shop: Workshop, *, folder: Path) -> Parents:
+    """Return who requires what; empty if uv does not say."""
+    form = ["--annotation-style", "line", "--no-header"]
+    for cutoff in dict.fromkeys((plan.profile.sources.exclude_newer, "")):
+        argv = _arguments(shop, folder, form)
+        argv += compile_options(plan, candidate, cutoff=cutoff)
+        done = shop.run_uv(argv, timeout=_TIMEOUT_SECONDS)
+        if done.returncode == 0:
+            return chains.parents_of(done.stdout)
+    return {}
+
+
+def _arguments(shop: Workshop, folder: Path, form: Sequence[str]) -> list[str]:
+    return [
+        *("pip", "compile", str(folder / "pyproject.toml"), *form),
+        *("--excludes", str(folder / "excludes.txt")),
+        *("--python", shop.interpreter.path, "--only-binary", ":all:"),
+        *("--constraints", str(folder / "pins.txt")),
+    ]
 
 
 def _refuse_other_variants(profile: Profile, lock: Lock) -> None:
@@ -204,18 +223,26 @@ def _refuse_other_variants(profile: Profile, lock: Lock) -> None:
         )
 
 
-def _refuse_forbidden(profile: Profile, lock: Lock) -> None:
-    found = [
-        f"{wheel.name} ({glob})"
+def _forbidden(profile: Profile, lock: Lock) -> dict[str, str]:
+    """Return the packages that must not be there, each with the glob that names it."""
+    return {
+        wheel.name: glob
         for wheel in lock.wheels
         for glob in profile.packages.forbid
         if fnmatch(wheel.name, glob)
-    ]
-    if found:
-        raise NoSolutionError(
-            f"it brings packages that packages.forbid names: {', '.join(found)}",
-            reference="forbidden-package",
-        )
+    }
+
+
+def _forbidden_error(
+    forbidden: Mapping[str, str], parents: Parents, requirements: Sequence[str]
+) -> NoSolutionError:
+    named = ", ".join(f"{name} ({glob})" for name, glob in forbidden.items())
+    known = (chains.told(chains.chain_of(name, parents), requirements) for name in forbidden)
+    how = "".join(f"; {words}" for words in known if words)
+    return NoSolutionError(
+        f"it brings packages that packages.forbid names: {named}{how}",
+        reference="forbidden-package",
+    )
 
 
 def _exhausted(
