@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from envdoctor import profile as profiles
 from envdoctor import receipt, shell, store
@@ -13,7 +11,7 @@ from envdoctor.diagnose import diagnose
 from envdoctor.errors import ToolError, UserFileError, VerificationError
 from envdoctor.probes.interpreter import checked_prefix
 from envdoctor.profile import VariablesSection
-from envdoctor.resources import bundled
+from envdoctor.resources import bundled, trainer_module
 from envdoctor.store import Store
 from envdoctor.talk import Event, EventKind
 from envdoctor.verify import UnfitEnvironmentError
@@ -106,7 +104,7 @@ def require_run_file(path: Path) -> None:
     Raises:
         UserFileError: It is not valid, or names a file that is missing; one line for each problem.
     """
-    config = _train_config()
+    config = trainer_module("config")
     try:
         config.check_inputs(config.load_config(path))
     except config.ConfigError as error:
@@ -214,11 +212,3 @@ def _given(env: Path, wanted: Profile | None, settings: Settings) -> Place:
 def _profile_of(place: Store, generation: str) -> Profile | None:
     found = receipt.read(place.receipt(generation))
     return found.wanted() if found else None
-
-
-def _train_config() -> Any:
-    """Import the trainer's configuration module; it imports no torch."""
-    folder = str(bundled("train").parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    return importlib.import_module("train.config")

@@ -12,8 +12,7 @@ import msgspec
 from envdoctor import inheritance
 from envdoctor.errors import UsageError, UserFileError
 from envdoctor.profile_rules import contradictions
-from envdoctor.resources import bundled
-from envdoctor.validation import problems_of
+from envdoctor.resources import bundled, trainer_module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,7 +217,7 @@ def _load_file(path: Path) -> Profile:
     raw = inheritance.read(path)
     if parent is not None:
         _load_file(parent)  # what is wrong there is said of that file
-    found = problems_of(raw, Profile)
+    found: list[str] = trainer_module("settings").problems_of(raw, Profile)
     if not found:
         profile = msgspec.convert(raw, Profile)
         found = contradictions(profile)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envdoctor.errors import EnvdoctorError
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 
 def bundled(name: str) -> Path:
@@ -26,3 +32,15 @@ def bundled(name: str) -> Path:
         reference="incomplete-installation",
         hint="install envdoctor anew",
     )
+
+
+def trainer_module(name: str) -> ModuleType:
+    """Import one of the trainer's modules that need no torch.
+
+    Args:
+        name: `config`, `settings` or `sizes`.
+    """
+    folder = str(bundled("train").parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(f"train.{name}")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = sorted([*ROOT.glob("envdoctor/**/*.py"), *ROOT.glob("train/**/*.py")])
 MODULE_IDS = [str(path.relative_to(ROOT)) for path in MODULES]
 RUNNERS_FACTS = {SuppressionsFact}
-ALLOWED_TRAIN_IMPORTS = {"train.config", "train.sizes"}
+ALLOWED_TRAIN_IMPORTS = {"train.config", "train.settings", "train.sizes"}
 
 
 def imports_of(path: Path) -> set[str]:

@@ -1,14 +1,20 @@
-"""Turn what a user wrote into one clear line for each problem."""
+"""Turn what a user wrote in TOML into one clear line for each problem.
+
+envdoctor reads its profiles with it as well: this package needs no envdoctor, but not the other way
+round.
+"""
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+_SHOWN_CHARACTERS = 60
 
 
 class ConfigError(Exception):
@@ -24,7 +30,7 @@ class ConfigError(Exception):
 
 
 def problems_of(raw: Mapping[str, Any], kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
-    """Return one line for each way in which `raw` is not a `kind`.
+    """Return one line for each way in which a table is not a `kind`.
 
     msgspec stops at the first problem; this looks at every key of every section.
 
@@ -34,93 +40,95 @@ def problems_of(raw: Mapping[str, Any], kind: type[msgspec.Struct], prefix: str 
         prefix: Dotted key of the table, with its trailing dot.
     """
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    problems = [
-        unknown_key(prefix + key, known=[prefix + name for name in fields])
-        for key in raw
-        if key not in fields
-    ]
+    known = [prefix + name for name in fields]
+    found = [_unknown(prefix + key, known) for key in raw.keys() - fields]
     for name, field in fields.items():
-        if name not in raw:
-            if field.required:
-                problems.append(f"{prefix}{name}: missing, wanted {describe(field.type)}")
-        elif is_section(field.type) and isinstance(raw[name], dict):
-            problems += problems_of(raw[name], field.type, f"{prefix}{name}.")
-        else:
-            problems += value_problems(raw[name], field.type, prefix + name)
-    return problems
-
-
-def is_section(kind: Any) -> bool:
-    """Return whether a field's type is a struct, which TOML writes as a table."""
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def unknown_key(key: str, known: Sequence[str]) -> str:
-    """Return the line for a key that does not exist, with the nearest that does."""
-    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"known keys: {', '.join(known)}"
-    return f"{key}: unknown key; {hint}"
-
-
-def value_problems(value: Any, kind: Any, key: str) -> list[str]:
-    """Return the line for a value of the wrong type or range, or nothing."""
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        return [f"{key}: found {shown(value)}, wanted {describe(kind)}"]
-    return []
-
-
-def shown(value: Any) -> str:
-    """Return the value as the user wrote it, cut to a readable length."""
-    text = repr(value)
-    limit = 60
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+        key = prefix + name
+        if name in raw:
+            found += _value_problems(raw[name], field.type, key)
+        elif field.required:
+            found.append(f"{key}: missing, wanted {describe(field.type)}")
+    return sorted(found)
 
 
 def describe(kind: Any) -> str:
-    """Return the wanted type and range in words.
+    """Return the wanted type, with its limits, in words.
 
     Raises:
-        TypeError: A config field has a type that is not put into words here.
+        TypeError: A field has a type that is not put into words here.
     """
     return _describe(msgspec.inspect.type_info(kind))
 
 
+def _unknown(key: str, known: Sequence[str]) -> str:
+    nearest = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"known keys: {', '.join(known)}"
+    return f"{key}: unknown key; {hint}"
+
+
+def _value_problems(value: Any, kind: Any, key: str) -> list[str]:
+    if _is_struct(kind) and isinstance(value, dict):
+        return problems_of(value, kind, f"{key}.")
+    item = next(iter(get_args(kind)), None)
+    if _is_struct(item) and isinstance(value, list):
+        lists = [_value_problems(one, item, f"{key}[{i}]") for i, one in enumerate(value)]
+        return [problem for found in lists for problem in found]
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return [f"{key}: found {_shown(value)}, wanted {describe(kind)}"]
+    return []
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
 def _describe(info: msgspec.inspect.Type) -> str:
     match info:
-        case msgspec.inspect.UnionType(types=types):
-            # TOML has no null, so an optional field is either absent or of its other type.
-            wanted = [one for one in types if not isinstance(one, msgspec.inspect.NoneType)]
-            words = " or ".join(_describe(one) for one in wanted)
-        case msgspec.inspect.VarTupleType(item_type=item):
-            words = f"a list, each item {_describe(item)}"
-        case msgspec.inspect.TupleType(item_types=items):
-            words = f"a list of {len(items)}, each item {_describe(items[0])}"
-        case msgspec.inspect.StructType(cls=cls):
-            words = f"a table with {', '.join(cls.__struct_encode_fields__)}"
+        case msgspec.inspect.Metadata(extra_json_schema={"description": str(words)}):
+            return words
         case msgspec.inspect.LiteralType(values=values):
-            words = "one of " + ", ".join(str(value) for value in values)
+            return "one of " + ", ".join(str(value) for value in values)
+        case msgspec.inspect.VarTupleType() | msgspec.inspect.TupleType():
+            return _describe_list(info)
+        case msgspec.inspect.DictType(value_type=value):
+            return f"a table, each value {_describe(value)}"
+        case msgspec.inspect.UnionType(types=types):
+            # TOML has no null: an optional field is absent or of its other type.
+            wanted = [one for one in types if not isinstance(one, msgspec.inspect.NoneType)]
+            return " or ".join(_describe(one) for one in wanted)
         case _:
-            words = _describe_scalar(info)
-    return words
+            return _describe_plain(info)
 
 
-def _describe_scalar(info: msgspec.inspect.Type) -> str:
+def _describe_list(info: msgspec.inspect.VarTupleType | msgspec.inspect.TupleType) -> str:
+    if isinstance(info, msgspec.inspect.VarTupleType):
+        return f"a list, each item {_describe(info.item_type)}"
+    return f"a list of {len(info.item_types)}, each item {_describe(info.item_types[0])}"
+
+
+def _describe_plain(info: msgspec.inspect.Type) -> str:
     match info:
         case msgspec.inspect.IntType():
-            words = " ".join(["a whole number", *_limits(info)])
+            return " ".join(["a whole number", *_limits(info)])
         case msgspec.inspect.FloatType():
-            words = " ".join(["a number", *_limits(info)])
-        case msgspec.inspect.StrType(pattern=None):
-            words = "text that is not empty" if info.min_length else "text"
+            return " ".join(["a number", *_limits(info)])
+        case msgspec.inspect.StrType(pattern=None, min_length=minimum):
+            return "text that is not empty" if minimum else "text"
         case msgspec.inspect.StrType():
-            words = "a name of letters, digits, '.', '_' and '-'"
+            return "a name of letters, digits, '.', '_' and '-'"
         case msgspec.inspect.BoolType():
-            words = "true or false"
+            return "true or false"
+        case msgspec.inspect.StructType(cls=cls):
+            return f"a table with {', '.join(cls.__struct_encode_fields__)}"
         case _:
             raise TypeError(f"no words for {info}")
-    return words
 
 
 def _limits(info: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> list[str]:
