@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from envdoctor.probes.linker import Linker, Mapped
 
 _MAIN = re.compile(r"libcudnn\.so\.\d+$")
+_FIRST = ("graph", "ops", "cnn", "adv")
 _CHUNK = 4 * 1024 * 1024
 _MAX_BYTES = 256 * 1024 * 1024
 _OPENERS = ("libcudnn", "libcudnn_graph")
@@ -33,12 +34,21 @@ def open_parts(linker: Linker) -> tuple[FoundLibrary, ...]:
     own = _parts_in(linker.files.names(main.file.folder), release)
     foreign = set(_visible(linker, release)) - own
     parts: list[FoundLibrary] = []
-    for name in (*sorted(own), *sorted(foreign)):
+    for name in (*sorted(own, key=_turn), *sorted(foreign)):
         certain = True if name in own else _asks_for(main, name, release)
         item = linker.open(name, by=main, distribution="torch") if certain is not False else None
         if item is not None:
             parts.append(replace(item.found, is_certain=bool(certain)))
     return tuple(parts)
+
+
+def _turn(name: str) -> tuple[int, str]:
+    """Sort parts as a process opens them: what is loaded stays, whoever asks for it next.
+
+    `cudnnGetVersion` and `cudnnCreate` are in graph, descriptors of tensors in ops.
+    """
+    part = name.removeprefix("libcudnn_").partition(".")[0]
+    return (_FIRST.index(part) if part in _FIRST else len(_FIRST)), name
 
 
 def _parts_in(names: frozenset[str], release: str) -> set[str]:

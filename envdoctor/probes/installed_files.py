@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from envdoctor.probes.record import Row
 
 _TOOLS = frozenset({
-    "bin2c", "cicc", "cuobjdump", "fatbinary", "nvcc", "nvdisasm", "nvlink", "torch_shm_manager",
+    "bin2c", "cicc", "cuobjdump", "fatbinary", "nvcc", "nvdisasm", "nvlink", "ptxas",
+    "ptxas-blackwell", "torch_shm_manager",
 })  # fmt: skip
-"""Programs that torch, Triton and the CUDA packages start; ptxas has a check of its own."""
+"""Programs that torch, Triton and the CUDA packages start."""
 
 OTHER_ABI = "built for another Python's ABI"
 """Said of what lies in place of a missing compiled module."""

@@ -188,11 +188,16 @@ def test_changed_version_file_is_found_without_deep(cuda_environment: Environmen
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o600])
-def test_program_that_may_not_be_run(cuda_environment: Environment, mode: int) -> None:
-    path = cuda_environment.site / "torch/bin/torch_shm_manager"
+@pytest.mark.parametrize(
+    ("file", "owner"), [("torch/bin/torch_shm_manager", "torch"), (PTXAS, "triton")]
+)
+def test_program_that_may_not_be_run(
+    cuda_environment: Environment, mode: int, file: str, owner: str
+) -> None:
+    path = cuda_environment.site / file
     path.chmod(mode)
     ((check, problem),) = errors(cuda_environment)
-    assert (check, problem.culprit) == ("package-files-damaged", "torch")
+    assert (check, problem.culprit) == ("package-files-damaged", owner)
     assert problem.evidence[0].subject == str(path)
     assert f"mode {mode:o}" in problem.evidence[0].found
 
