@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+import traceback
 
 from envdoctor.errors import EnvdoctorError, ExitCode
 
 
 def main() -> None:
     """Run the command line."""
+    _ensure_output()
     try:
         from envdoctor.cli import app  # noqa: PLC0415  Ctrl-C during the import is handled as well
 
@@ -28,8 +31,26 @@ def main() -> None:
         sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output went away, as `| head` does; a second flush must not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(ExitCode.OK)
+    except Exception as error:  # noqa: BLE001  a bug of ours: exit code 1 would read as a finding
+        if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            _drop_output()
+            sys.stderr.write(f"error[no-space]: {error.strerror}: the output is not complete\n")
+            sys.exit(ExitCode.SPACE)
+        traceback.print_exc()
+        sys.exit(ExitCode.INTERNAL)
+
+
+def _ensure_output() -> None:
+    """Write to nowhere if we were started without a stdout, as `>&-` does."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  until we end
+
+
+def _drop_output() -> None:
+    """Let what is still to be written to stdout go nowhere, also at the flush when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

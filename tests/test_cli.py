@@ -263,3 +263,26 @@ def test_list_of_checks_as_json_and_markdown() -> None:
     pages = json.loads(envdoctor("explain", "--format", "json").stdout)
     rows = envdoctor("explain", "--format", "markdown").stdout.splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == [page["id"] for page in pages]
+
+
+def test_output_that_does_not_fit_is_no_finding(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "envdoctor", "check", "--prefix", str(environment.prefix)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 7
+    assert done.stderr.startswith("error[no-space]")
+    assert "Traceback" not in done.stderr
+
+
+def test_log_that_is_absent_is_named(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    done = envdoctor("check", "--prefix", environment.prefix, "--log", tmp_path / "no.log")
+    assert done.returncode == 2
+    assert "no.log" in done.stderr

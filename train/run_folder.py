@@ -47,7 +47,8 @@ class RunFolder:
         folder = cls(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
+            # A run that ended before it had anything to save left its configuration alone.
+            if {entry.name for entry in path.iterdir()} - {folder.config.name}:
                 raise ConfigError(
                     [f"--out {path}: holds files already; wanted a new or empty folder"]
                 )

@@ -56,7 +56,7 @@ def build(
     from envdoctor.profile import load_profile, with_requirements
     from envdoctor.progress import Progress
 
-    name = profile_name(profile or "cpu")
+    name = profile_name("cpu" if profile is None else profile)
     request = BuildRequest(
         profile=with_requirements(load_profile(name), more or ()),
         wheels=tuple(wheels or ()),

@@ -19,6 +19,7 @@ from envdoctor.commands.options import (
     PythonOption,
     RedactOption,
     SysrootOption,
+    chosen_logs,
     chosen_place,
     chosen_probing,
     chosen_profile,
@@ -106,7 +107,7 @@ def check(
         probing=chosen_probing(probe=probe, timeout=probe_timeout),
     )
     meter = byte_meter("hashed") if deep else None
-    place = replace(place, logs=tuple(log or ()), deep=deep, progress=meter)
+    place = replace(place, logs=chosen_logs(log or []), deep=deep, progress=meter)
     policy = policy_of(wanted, prefix=place.environment, expect_gpu=expect_gpu)
     found = gather(place, policy)
     report = judge(found, profile=wanted, checks=checks, suppressions=suppressions)

@@ -12,6 +12,8 @@ import typer
 from envdoctor.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from envdoctor.diagnose import Place
     from envdoctor.probes.subject import Probing
     from envdoctor.profile import Profile
@@ -188,3 +190,16 @@ def chosen_place(
     else:
         where = chosen_prefix(python, prefix)
     return Place(prefix=where, root=root, given=given, all_records=all_records, probing=probing)
+
+
+def chosen_logs(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the logs that `--log` names.
+
+    Raises:
+        UsageError: One is no file.
+    """
+    for path in paths:
+        if not path.is_file():
+            found = "a folder" if path.is_dir() else "nothing there"
+            raise UsageError(f"--log {path}: {found}; wanted a file", reference="no-log")
+    return tuple(paths)
