@@ -55,8 +55,8 @@ def test_snapshot_alone_reads_nothing_of_this_machine(tmp_path: Path) -> None:
     found = judged("--facts", snapshot(tmp_path / "facts.json", facts))
     assert found["network-interface-not-found"]["severity"] == "error"
     assert found["gpu-arch-not-in-build"]["outcome"] == "ok"
-    assert found["package-files-damaged"]["outcome"] == "skipped"
-    assert "no RecordsFact" in found["package-files-damaged"]["message"]
+    assert found["venv-python-gone"]["outcome"] == "skipped"
+    assert "no VenvFact" in found["venv-python-gone"]["message"]
 
 
 def test_partial_snapshot_with_an_environment_stands_in_for_the_machine(tmp_path: Path) -> None:
