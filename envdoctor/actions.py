@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from envdoctor.facts import CachesFact, InterpreterFact, PolicyFact, Unavailable
+from envdoctor.value import keyword_value, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ _PACKAGE = re.compile(_NAME)
 _TORCH_INDEX = re.compile(r"https://download\.pytorch\.org/whl/(?:cpu|cu\d{3}|rocm[\d.]+|xpu)")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Action:
     """One program to start.
 
@@ -41,7 +41,7 @@ class Action:
     arguments: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Reach:
     """What actions may touch.
 

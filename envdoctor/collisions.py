@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envdoctor.cuda_packages import suffix_major
 from envdoctor.probes.record import matters
 from envdoctor.requirements import name_of
+from envdoctor.value import value
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from envdoctor.facts import DistributionsFact, RecordsFact, SharedPaths
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Collision:
     """Two packages that recorded different contents for the same paths.
 

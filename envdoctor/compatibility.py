@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from envdoctor.value import keyword_value, value
+
 # importlib.resources would do as well, but imports zipfile, which costs 10 ms.
 _TABLES = Path(__file__).parent / "tables"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeftOverVariable:
     """A variable that slows or changes a run, set while somebody looked for a fault."""
 
@@ -23,7 +24,7 @@ class LeftOverVariable:
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Stray:
     """A package that does not belong in a training environment."""
 
@@ -32,7 +33,7 @@ class Stray:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class NvidiaLibrary:
     """Where an NVIDIA package puts its libraries, and where those state their version.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from envdoctor.report import Finding, Report
 from envdoctor.runner import run
 from envdoctor.scope import is_judged, not_judged
 from envdoctor.suppressions import chosen_suppressions
+from envdoctor.value import keyword_value
 from envdoctor.verdict import Skipped
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def diagnose(
     return judge(facts, profile=profile, checks=checks, suppressions=suppressions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Place:
     """Where facts come from.
 

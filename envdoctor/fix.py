@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from envdoctor.actions import Action, reach_of, understand
 from envdoctor.errors import EnvdoctorError, VerificationError
+from envdoctor.value import keyword_value
 from envdoctor.verdict import Problem, Severity
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _UNDECIDED = frozenset({"separate-environments"})
 _MAX_ROUNDS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Step:
     """One problem of a plan.
 
@@ -44,7 +45,7 @@ class Step:
         return self.check, self.problem.culprit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Repair:
     """What became of a plan.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
@@ -11,21 +10,20 @@ from envdoctor.requirements import (
     decides_cuda,
     required_cuda_packages,
     requirements_of,
-    satisfies,
 )
+from envdoctor.value import value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packaging.requirements import Requirement
-
     from envdoctor.facts import Distribution, DistributionsFact
+    from envdoctor.requirement import Requirement
 
 BUILT_WITH_TORCH = frozenset({"torchvision", "torchaudio", "xformers", "flash-attn", "torchao"})
 """Packages that are compiled against one torch, by normalised name."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pin:
     """One requirement of an installed package on torch or what is built with it.
 
@@ -44,14 +42,14 @@ class Pin:
     @property
     def text(self) -> str:
         """The requirement without marker, such as `torch==2.9.0`."""
-        return f"{self.requirement.name}{self.requirement.specifier}"
+        return self.requirement.text
 
     @property
     def exact_version(self) -> str:
         """The one version it allows, such as `2.9.0`; empty if it allows several."""
         versions = [
             item.version
-            for item in self.requirement.specifier
+            for item in self.requirement.clauses
             if item.operator in {"==", "==="} and not item.version.endswith(".*")
         ]
         return versions[0] if versions else ""
@@ -59,7 +57,7 @@ class Pin:
     @property
     def holds(self) -> bool:
         """True if what is installed satisfies it."""
-        return bool(self.found) and satisfies(self.found, self.requirement)
+        return bool(self.found) and self.requirement.is_met_by(self.found)
 
 
 def matters(name: str) -> bool:
@@ -78,7 +76,7 @@ def read_pins(installed: DistributionsFact, environment: dict[str, str]) -> Iter
             continue
         for name, requirement in requirements_of(dist, environment, wanted=matters):
             # A package that breaks torch's own pin is the culprit, whoever else minds.
-            if name in required and not satisfies(installed.version_of(name), required[name][0]):
+            if name in required and not required[name][0].is_met_by(installed.version_of(name)):
                 continue
             yield Pin(dist, name, requirement, installed.version_of(name))
 
@@ -105,6 +103,6 @@ def conflicting_engines(pins: Sequence[Pin]) -> tuple[Pin, Pin] | None:
 def _exclude(one: Pin, other: Pin) -> bool:
     """Tell whether two pins rule each other out, as far as one of them is exact."""
     return any(
-        exact.exact_version and not satisfies(exact.exact_version, free.requirement)
+        exact.exact_version and not free.requirement.is_met_by(exact.exact_version)
         for exact, free in ((one, other), (other, one))
     )

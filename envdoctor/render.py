@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from envdoctor.formats.printable import one_line
+from envdoctor.value import value
 from envdoctor.verdict import Crashed, Evidence, Ok, Outcome, Problem, Severity, Skipped
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ USUAL_SUSPECTS = (
 """Checks whose `Ok` is worth saying beside an error: people reinstall these in vain."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Line:
     """One line of output with a rich style, empty for plain."""
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from envdoctor import __version__
 from envdoctor.errors import ExitCode
 from envdoctor.formats.printable import encodable_data
+from envdoctor.value import keyword_value
 from envdoctor.verdict import Crashed, Ok, Outcome, Problem, Severity, Skipped
 
 SCHEMA_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Finding:
     """A check's id with one outcome.
 
@@ -66,7 +67,7 @@ def outcome_name(outcome: Outcome) -> str:
             return "crashed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Report:
     """The findings about one environment.
 

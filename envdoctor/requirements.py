@@ -6,15 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from envdoctor.probes.distributions import normalised
+from envdoctor.requirement import InvalidRequirementError, Requirement, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from packaging.requirements import Requirement
-
     from envdoctor.facts import Distribution, DistributionsFact, HostFact, InterpreterFact
 
-RequiredPackages = dict[str, tuple["Requirement", str]]
+RequiredPackages = dict[str, tuple[Requirement, str]]
 """By normalised name: the requirement and the name of the distribution that states it."""
 
 
@@ -64,19 +63,12 @@ def requirements_of(
         # most lines are for extras that nobody asked for; parsing them costs more than all else
         if wanted(name := name_of(line)) and (extras or "extra ==" not in line or " or " in line)
     ]
-    if not lines:
-        return
-    # 60 ms that an environment without CUDA requirements need not pay
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
-
     for name, line in lines:
         try:
-            requirement = Requirement(line)
-            values = [{**environment, "extra": extra} for extra in extras or {""}]
-            marker = requirement.marker
-            if marker is None or any(marker.evaluate(value) for value in values):
+            requirement = parse(line)
+            if requirement.applies(environment, extras or {""}):
                 yield name, requirement
-        except (InvalidRequirement, ValueError, LookupError):
+        except InvalidRequirementError:
             continue
 
 
@@ -110,35 +102,6 @@ def required_cuda_packages(
 def decides_cuda(name: str) -> bool:
     """Tell whether a normalised name is torch or one of the packages that carry its CUDA side."""
     return name.startswith(("nvidia-", "cuda-")) or name in {"torch", "triton", "pytorch-triton"}
-
-
-def satisfies(version: str, requirement: Requirement) -> bool:
-    """Tell whether an installed version meets a requirement; a version nobody can read does not."""
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415  see above
-
-    try:
-        return requirement.specifier.contains(Version(version), prereleases=True)
-    except InvalidVersion:
-        return False
-
-
-def sibling(name: str, installed: DistributionsFact) -> Distribution | None:
-    """Return the installed package of the same library for another CUDA major, if there is one.
-
-    Such packages write the same paths: `nvidia-cudnn-cu12` and `nvidia-cudnn-cu13` both own
-    `nvidia/cudnn/lib/libcudnn.so.9`.
-    """
-    stem = library_stem(name)
-    return next(
-        (
-            dist
-            for dist in installed.distributions
-            if dist.name != name
-            and dist.name.startswith("nvidia-")
-            and library_stem(dist.name) == stem
-        ),
-        None,
-    )
 
 
 def library_stem(name: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from envdoctor.urls import mask
+from envdoctor.value import keyword_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ class EventKind(StrEnum):
     TOOL = "tool"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Event:
     """One piece of talk.
 

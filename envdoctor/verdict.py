@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+from envdoctor.value import keyword_value, value
 
 
 class Severity(StrEnum):
@@ -19,7 +20,7 @@ Owner = Literal["user", "image", "admin"]
 """Who has to act: the user of the environment, who builds the image, who runs the host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Remedy:
     """What to do about a problem.
 
@@ -34,7 +35,7 @@ class Remedy:
     commands: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Evidence:
     """One reading that supports a problem.
 
@@ -49,21 +50,21 @@ class Evidence:
     found: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ok:
     """The check looked and found nothing wrong."""
 
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Skipped:
     """The check does not apply here, or could not look; never counted as health."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Problem:
     """One thing that is wrong.
 
@@ -84,7 +85,7 @@ class Problem:
     evidence: tuple[Evidence, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Crashed:
     """The check itself failed: a bug of ours, shown as such."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from envdoctor.value import keyword_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 _NONE_WANTED = frozenset({"", "-1", "none", "void", "nodevfiles"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class VisibleDevices:
     """What one value of CUDA_VISIBLE_DEVICES means on one machine.
 

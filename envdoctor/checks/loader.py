@@ -21,7 +21,6 @@ from envdoctor.requirements import (
     library_stem,
     marker_environment,
     required_cuda_packages,
-    satisfies,
 )
 from envdoctor.verdict import Evidence, Ok, Owner, Problem, Remedy, Skipped, Verdict
 
@@ -165,7 +164,7 @@ def _explained_packages(
     wrong = {
         name
         for name, (requirement, _) in required.items()
-        if not (dist := installed.find(name)) or not satisfies(dist.version, requirement)
+        if not (dist := installed.find(name)) or not requirement.is_met_by(dist.version)
     }
     return {library_stem(name) for name in wrong | gutted if name.startswith("nvidia-")}
 

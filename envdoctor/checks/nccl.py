@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envdoctor.check import check, problems
 from envdoctor.compatibility import LeftOverVariable, left_over_variables
 from envdoctor.facts import NcclFilesFact, NetworkFact, VariablesFact
+from envdoctor.value import value
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Skipped, Verdict
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _EXACT_LISTS = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _HCA = "NCCL_IB_HCA"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Setting:
     """A setting as it takes effect: from a variable, or from a file if there is no variable."""
 

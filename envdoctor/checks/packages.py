@@ -17,12 +17,11 @@ from envdoctor.requirements import (
     RequiredPackages,
     marker_environment,
     required_cuda_packages,
-    satisfies,
 )
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
+    from envdoctor.requirement import Requirement
 
 
 _PLACEHOLDER = "0.0."
@@ -61,7 +60,7 @@ def required_package_missing(
 def _missing(names: list[str], required: RequiredPackages, policy: PolicyFact) -> Problem:
     """Tell of all missing packages at once: they left together, and one command brings them."""
     requirement, parent = required[names[0]]
-    told = f"{names[0]} is not installed; {parent} requires {_text(requirement)}"
+    told = f"{names[0]} is not installed; {parent} requires {requirement.text}"
     if len(names) > 1:
         told = f"{len(names)} of the {len(required)} CUDA packages that torch requires are not "
         told += f"installed: {', '.join(names)}"
@@ -70,7 +69,7 @@ def _missing(names: list[str], required: RequiredPackages, policy: PolicyFact) -
         culprit=", ".join(names),
         message=told,
         evidence=tuple(
-            Evidence(subject=name, expected=_text(required[name][0]), found="not installed")
+            Evidence(subject=name, expected=required[name][0].text, found="not installed")
             for name in names
         ),
         remedy=Remedy(
@@ -118,7 +117,7 @@ def package_version_not_pinned(
         if name not in placeholders
         and (dist := installed.find(name))
         and (version := originals.get(dist.path) or dist.version)
-        and not satisfies(version, requirement)
+        and not requirement.is_met_by(version)
     ]
     return problems(found, Ok(f"all {len(required)} required CUDA packages are at their pin"))
 
@@ -128,8 +127,8 @@ def _wrong_version(
 ) -> Problem:
     return Problem(
         culprit=requirement.name,
-        message=f"{requirement.name} is {version}; {parent} requires {_text(requirement)}",
-        evidence=(Evidence(subject=requirement.name, expected=_text(requirement), found=version),),
+        message=f"{requirement.name} is {version}; {parent} requires {requirement.text}",
+        evidence=(Evidence(subject=requirement.name, expected=requirement.text, found=version),),
         remedy=Remedy(
             kind="install-pinned-version",
             text=f"Install the version that {parent} requires.",
@@ -220,10 +219,6 @@ def _is_bare(files: DistributionFiles) -> bool:
     return is_small and not files.num_libraries and not files.error
 
 
-def _text(requirement: Requirement) -> str:
-    return f"{requirement.name}{requirement.specifier}"
-
-
 def _install_argument(requirement: Requirement) -> str:
-    text = _text(requirement)
+    text = requirement.text
     return f"'{text}'" if any(sign in text for sign in "<>!~*") else text

@@ -150,7 +150,7 @@ def _newer_ptxas(variable: str, gpu: Gpu, ptxas: PtxasFact, policy: PolicyFact) 
     )
 
 
-@check(requires=["torch-not-installed", "package-files-damaged"])
+@check(requires=["torch-not-installed"], follows_from=["package-files-damaged"])
 def ptxas_not_executable(ptxas: PtxasFact) -> Verdict:
     """Triton may not start its ptxas.
 

@@ -20,7 +20,6 @@ from envdoctor.reinstalls import reinstall
 from envdoctor.requirements import (
     marker_environment,
     required_cuda_packages,
-    satisfies,
 )
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
 
@@ -176,7 +175,7 @@ def package_metadata_edited(
         version = _version_of(files, installed)
         pin = required.get(files.name)
         # Without the original version, one that breaks the pin is told as such; damage as damage.
-        breaks_pin = pin is not None and not satisfies(version, pin[0])
+        breaks_pin = pin is not None and not pin[0].is_met_by(version)
         is_told = files.differing or _is_doubled(files, installed)
         if files.metadata_edited and not is_told and (files.original_version or not breaks_pin):
             found.append(_edited(files, version, policy, is_pinned=pin is not None))

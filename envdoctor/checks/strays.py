@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
@@ -20,13 +19,14 @@ from envdoctor.orphans import Requirers
 from envdoctor.pins import Pin, conflicting_engines, read_pins
 from envdoctor.probes.distributions import normalised
 from envdoctor.requirements import library_stem, marker_environment
+from envdoctor.value import value
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StrayGroup:
     """Unwanted packages that came in together.
 

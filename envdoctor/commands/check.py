@@ -23,6 +23,7 @@ from envdoctor.commands.options import (
     chosen_place,
     chosen_probing,
     chosen_profile,
+    hashing_meter,
     print_json,
 )
 
@@ -91,7 +92,6 @@ def check(
 
     from envdoctor.checks import BUILTIN_CHECKS
     from envdoctor.diagnose import gather, judge, policy_of
-    from envdoctor.progress import byte_meter
     from envdoctor.runner import select as choose
     from envdoctor.suppressions import chosen_suppressions
 
@@ -106,7 +106,7 @@ def check(
         all_records=all_records,
         probing=chosen_probing(probe=probe, timeout=probe_timeout),
     )
-    meter = byte_meter("hashed") if deep else None
+    meter = hashing_meter() if deep else None
     place = replace(place, logs=chosen_logs(log or []), deep=deep, progress=meter)
     policy = policy_of(wanted, prefix=place.environment, expect_gpu=expect_gpu)
     found = gather(place, policy)

@@ -14,6 +14,7 @@ from envdoctor.commands.options import (
     PythonOption,
     chosen_place,
     chosen_profile,
+    hashing_meter,
 )
 from envdoctor.errors import UsageError
 
@@ -62,7 +63,7 @@ def fix(
     from envdoctor.checks import BUILTIN_CHECKS
     from envdoctor.diagnose import gather, judge, policy_of
     from envdoctor.fix import repair
-    from envdoctor.progress import Progress, byte_meter
+    from envdoctor.progress import Progress
     from envdoctor.render import show
     from envdoctor.repair_lines import outcome_lines
     from envdoctor.runner import select as choose
@@ -72,7 +73,7 @@ def fix(
     confirm = _asker(yes=yes, dry_run=dry_run)
     wanted = chosen_profile(profile)
     place = chosen_place(python=python, prefix=prefix, all_records=all_records)
-    place = replace(place, deep=deep, progress=byte_meter("hashed") if deep else None)
+    place = replace(place, deep=deep, progress=hashing_meter() if deep else None)
     policy = policy_of(wanted, prefix=place.environment, expect_gpu=None)
     checks = choose(BUILTIN_CHECKS, select or [])
     suppressions = chosen_suppressions(wanted, ignore or [], BUILTIN_CHECKS)

@@ -12,7 +12,7 @@ import typer
 from envdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from envdoctor.diagnose import Place
     from envdoctor.probes.subject import Probing
@@ -76,6 +76,13 @@ def print_json(data: object) -> None:
 
     json.dump(data, sys.stdout, indent=2)
     sys.stdout.write("\n")
+
+
+def hashing_meter() -> Callable[[int, int], None] | None:
+    """Return what shows how far hashing is; None off a terminal."""
+    from envdoctor.progress import byte_meter
+
+    return byte_meter("hashed")
 
 
 def chosen_prefix(python: str | None, prefix: Path | None) -> Path:

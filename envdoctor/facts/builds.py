@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class CompanionBuild:
     """A package that is compiled against one torch.
 
@@ -25,14 +25,14 @@ class CompanionBuild:
     cuda: str = ""
 
 
-@reading
+@keyword_value
 class CompanionBuildsFact(Fact):
     """What torchvision, torchaudio and xformers say about their build."""
 
     builds: tuple[CompanionBuild, ...]
 
 
-@reading
+@keyword_value
 class OtherGpusFact(Fact):
     """GPUs that are not NVIDIA's.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 CacheKind = Literal["triton", "inductor", "flashinfer", "vllm", "sglang", "tvm-ffi"]
 
 
-@reading
+@keyword_value
 class PathOwner:
     """Who owns a path and whether the user may write to it.
 
@@ -27,7 +27,7 @@ class PathOwner:
     is_writable: bool | None = None
 
 
-@reading
+@keyword_value
 class PathOwnersFact(Fact):
     """What is known about paths without looking, from a snapshot.
 
@@ -38,7 +38,7 @@ class PathOwnersFact(Fact):
     owners: tuple[PathOwner, ...] = ()
 
 
-@reading
+@keyword_value
 class CacheEntry:
     """One entry of a cache that was read.
 
@@ -57,7 +57,7 @@ class CacheEntry:
     error: str = ""
 
 
-@reading
+@keyword_value
 class CacheFolder:
     """A cache of compiled kernels.
 
@@ -80,7 +80,7 @@ class CacheFolder:
     entries: tuple[CacheEntry, ...] = ()
 
 
-@reading
+@keyword_value
 class CachesFact(Fact):
     """Caches of compiled kernels that the environment's processes would use.
 

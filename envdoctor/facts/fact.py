@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 
-@reading
+@keyword_value
 class Fact:
     """Base of all facts: frozen, comparable, JSON-able."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unavailable:
     """A probe could not read its fact."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 Origin = Literal["site-packages", "PYTHONPATH", "user site", "working folder", "startup file"]
 """What puts a folder on `sys.path`: the interpreter itself, a variable, or a file it runs."""
@@ -17,7 +17,7 @@ InitText = Literal["none", "empty", "namespace", "code"]
 """What an `__init__.py` holds: comments at most, a namespace declaration, or code."""
 
 
-@reading
+@keyword_value
 class ImportFolder:
     """One folder of `sys.path`.
 
@@ -32,7 +32,7 @@ class ImportFolder:
     source: str = ""
 
 
-@reading
+@keyword_value
 class ModuleCopy:
     """One copy of a top-level module.
 
@@ -54,7 +54,7 @@ class ModuleCopy:
     owner: str = ""
 
 
-@reading
+@keyword_value
 class StartupFile:
     """A file that Python runs when it starts and that edits `sys.path`.
 
@@ -67,7 +67,7 @@ class StartupFile:
     is_clear: bool
 
 
-@reading
+@keyword_value
 class ImportPathFact(Fact):
     """Where Python finds the modules that matter, in the order in which it looks.
 
@@ -82,7 +82,7 @@ class ImportPathFact(Fact):
     startup_files: tuple[StartupFile, ...] = ()
 
 
-@reading
+@keyword_value
 class Extension:
     """A compiled module whose file name says for which Python it was built.
 
@@ -95,7 +95,7 @@ class Extension:
     tag: str
 
 
-@reading
+@keyword_value
 class ExtensionsFact(Fact):
     """Compiled modules at the top of the package folders and of the packages in them."""
 

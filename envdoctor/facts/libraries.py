@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class SharedObject:
     """Header facts of one shared object.
 
@@ -25,14 +25,14 @@ class SharedObject:
     error: str = ""
 
 
-@reading
+@keyword_value
 class SharedObjectsFact(Fact):
     """Shared objects of the NVIDIA packages that are on disk."""
 
     objects: tuple[SharedObject, ...]
 
 
-@reading
+@keyword_value
 class TorchBuildFact(Fact):
     """What the installed torch was built for, from `torch/version.py` read as text.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class LibraryFolder:
     """One NVIDIA package's part of a folder that is on disk.
 
@@ -27,7 +27,7 @@ class LibraryFolder:
     stated_version: str = ""
 
 
-@reading
+@keyword_value
 class LibraryFoldersFact(Fact):
     """What lies where the NVIDIA packages put their libraries, whatever is recorded."""
 

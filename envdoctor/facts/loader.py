@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 Via = Literal[
     "opened", "LD_PRELOAD", "RPATH", "LD_LIBRARY_PATH", "RUNPATH", "ld.so.cache", "default"
@@ -13,7 +13,7 @@ Via = Literal[
 """Why a library is found where it is; `opened` by its path, as torch opens its own."""
 
 
-@reading
+@keyword_value
 class LoaderConfigFact(Fact):
     """What the machine's files tell the dynamic linker.
 
@@ -26,7 +26,7 @@ class LoaderConfigFact(Fact):
     preloaded: tuple[str, ...] = ()
 
 
-@reading
+@keyword_value
 class LoaderCacheFact(Fact):
     """The dynamic linker's cache.
 
@@ -37,7 +37,7 @@ class LoaderCacheFact(Fact):
     entries: tuple[tuple[str, str], ...] = ()
 
 
-@reading
+@keyword_value
 class FoundLibrary:
     """Where a search for a library ends.
 
@@ -58,7 +58,7 @@ class FoundLibrary:
     is_certain: bool = True
 
 
-@reading
+@keyword_value
 class LoadedObject:
     """A shared object that a process with torch would load.
 
@@ -85,7 +85,7 @@ class LoadedObject:
         return self.found.path
 
 
-@reading
+@keyword_value
 class Shadow:
     """A library of the environment in whose place another file is loaded.
 
@@ -104,7 +104,7 @@ class Shadow:
     is_copy: bool
 
 
-@reading
+@keyword_value
 class Unmet:
     """What an object needs of a library that this library does not define.
 
@@ -125,7 +125,7 @@ class Unmet:
     symbols: tuple[str, ...] = ()
 
 
-@reading
+@keyword_value
 class LoaderFact(Fact):
     """What the dynamic linker would do for `import torch` and the packages built against it.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class HostFact(Fact):
     """The machine around the environment; None where the kernel does not say."""
 
@@ -23,7 +23,7 @@ class HostFact(Fact):
         return "microsoft" in self.kernel.lower()
 
 
-@reading
+@keyword_value
 class ContainerFact(Fact):
     """What encloses the environment's processes.
 
@@ -36,7 +36,7 @@ class ContainerFact(Fact):
     memory_limit_bytes: int | None = None
 
 
-@reading
+@keyword_value
 class LimitsFact(Fact):
     """Soft limits of the judging process; None where there is no limit.
 
@@ -52,7 +52,7 @@ class LimitsFact(Fact):
     capabilities: tuple[str, ...] = ()
 
 
-@reading
+@keyword_value
 class UserFact(Fact):
     """The user that the environment's processes run as.
 
@@ -71,7 +71,7 @@ class UserFact(Fact):
     home_writable: bool = False
 
 
-@reading
+@keyword_value
 class VariablesFact(Fact):
     """Environment variables that change how Python, the loader, CUDA or torch behave.
 
@@ -86,7 +86,7 @@ class VariablesFact(Fact):
         return dict(self.values).get(name)
 
 
-@reading
+@keyword_value
 class MigDevice:
     """One slice of a GPU in MIG mode."""
 
@@ -94,7 +94,7 @@ class MigDevice:
     memory_bytes: int | None = None
 
 
-@reading
+@keyword_value
 class GpuProcess:
     """A process that holds memory of a GPU.
 
@@ -111,7 +111,7 @@ class GpuProcess:
     is_orphan: bool = False
 
 
-@reading
+@keyword_value
 class Gpu:
     """One GPU as NVML shows it.
 
@@ -141,7 +141,7 @@ class Gpu:
     processes: tuple[GpuProcess, ...] = ()
 
 
-@reading
+@keyword_value
 class NvidiaFact(Fact):
     """NVIDIA hardware and driver.
 
@@ -167,7 +167,7 @@ class NvidiaFact(Fact):
     library_path: str | None = None
 
 
-@reading
+@keyword_value
 class CudaStartFact(Fact):
     """What CUDA answered when it was started, which only a probe or a snapshot can tell.
 
@@ -186,7 +186,7 @@ class CudaStartFact(Fact):
     runtime_name: str = ""
 
 
-@reading
+@keyword_value
 class NetworkFact(Fact):
     """Devices that NCCL and Gloo may be told to use.
 
@@ -199,7 +199,7 @@ class NetworkFact(Fact):
     hcas: tuple[str, ...] | None = None
 
 
-@reading
+@keyword_value
 class NcclFile:
     """Settings in one of NCCL's configuration files, in their order."""
 
@@ -207,14 +207,14 @@ class NcclFile:
     settings: tuple[tuple[str, str], ...]
 
 
-@reading
+@keyword_value
 class NcclFilesFact(Fact):
     """NCCL's configuration files that are there, the one that wins first."""
 
     files: tuple[NcclFile, ...] = ()
 
 
-@reading
+@keyword_value
 class NcclPluginsFact(Fact):
     """Network plugins that NCCL would find: in the loader's folders, or named by their path.
 
@@ -225,7 +225,7 @@ class NcclPluginsFact(Fact):
     paths: tuple[str, ...] = ()
 
 
-@reading
+@keyword_value
 class ServicesFact(Fact):
     """Services of the host that GPUs depend on.
 
@@ -236,7 +236,7 @@ class ServicesFact(Fact):
     states: tuple[tuple[str, str], ...] = ()
 
 
-@reading
+@keyword_value
 class KernelLogFact(Fact):
     """Lines of the kernel's log that speak of NVIDIA devices or of killed processes."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class InterpreterFact(Fact):
     """A Python environment, found by reading files, not by running it.
 
@@ -30,7 +30,7 @@ class InterpreterFact(Fact):
     user_site: str | None = None
 
 
-@reading
+@keyword_value
 class Distribution:
     """One installed distribution, from its `.dist-info` folder.
 
@@ -71,7 +71,7 @@ class Distribution:
         return self.code_version.partition("+")[0] == self.version.partition("+")[0]
 
 
-@reading
+@keyword_value
 class DistributionsFact(Fact):
     """All that is installed.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class PolicyFact(Fact):
     """What the environment is wanted for, from the command line and the profile.
 
@@ -39,7 +39,7 @@ class PolicyFact(Fact):
         return " ".join(word for word in self.pip_install.split() if word not in options)
 
 
-@reading
+@keyword_value
 class Suppression:
     """A problem that is known and shall not count.
 
@@ -56,7 +56,7 @@ class Suppression:
     origin: str = "--ignore"
 
 
-@reading
+@keyword_value
 class SuppressionsFact(Fact):
     """The suppressions of a run; known only after all other checks.
 

@@ -6,10 +6,10 @@ from dataclasses import field
 from typing import Literal
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class ProbeRun:
     """How a program ended.
 
@@ -29,7 +29,7 @@ class ProbeRun:
     log: str = ""
 
 
-@reading
+@keyword_value
 class LoadedLibrary:
     """A library that a process had loaded.
 
@@ -44,7 +44,7 @@ class LoadedLibrary:
     predicted: str = ""
 
 
-@reading
+@keyword_value
 class ImportProbeFact(Fact):
     """`import torch`, and what the process held afterwards.
 
@@ -85,7 +85,7 @@ class ImportProbeFact(Fact):
     libraries: tuple[LoadedLibrary, ...] = ()
 
 
-@reading
+@keyword_value
 class Operation:
     """One computation on one device.
 
@@ -107,7 +107,7 @@ class Operation:
     seconds: float = 0.0
 
 
-@reading
+@keyword_value
 class ComputeProbeFact(Fact):
     """Computations on every GPU, and the libraries that were loaded for them."""
 
@@ -116,7 +116,7 @@ class ComputeProbeFact(Fact):
     libraries: tuple[LoadedLibrary, ...] = ()
 
 
-@reading
+@keyword_value
 class AllReduceProbeFact(Fact):
     """A sum over all GPUs through NCCL, one process for each."""
 
@@ -125,7 +125,7 @@ class AllReduceProbeFact(Fact):
     reduce_seconds: float = 0.0
 
 
-@reading
+@keyword_value
 class AttentionCase:
     """Compiled attention at one length.
 
@@ -145,7 +145,7 @@ class AttentionCase:
     scores_bytes: int
 
 
-@reading
+@keyword_value
 class AttentionProbeFact(Fact):
     """Compiled flex_attention, forward and backward, against dense attention."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class DifferingFile:
     """A recorded file that is not on disk as recorded.
 
@@ -23,7 +23,7 @@ class DifferingFile:
     others: tuple[str, ...] = ()
 
 
-@reading
+@keyword_value
 class DistributionFiles:
     """The recorded files of one distribution against the disk.
 
@@ -53,7 +53,7 @@ class DistributionFiles:
     error: str = ""
 
 
-@reading
+@keyword_value
 class SharedFile:
     """A path that several distributions recorded with different contents.
 
@@ -68,7 +68,7 @@ class SharedFile:
     found: str
 
 
-@reading
+@keyword_value
 class SharedPaths:
     """Paths that the same distributions all recorded.
 
@@ -88,7 +88,7 @@ class SharedPaths:
     examples: tuple[SharedFile, ...] = ()
 
 
-@reading
+@keyword_value
 class RecordsFact(Fact):
     """Recorded files against the disk, for the distributions that matter.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class Mount:
     """One mounted file system.
 
@@ -21,7 +21,7 @@ class Mount:
     options: str = ""
 
 
-@reading
+@keyword_value
 class StorageFact(Fact):
     """File systems and their free space.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class CompilerFact(Fact):
     """What Triton and Inductor build their helpers with.
 
@@ -23,7 +23,7 @@ class CompilerFact(Fact):
     has_python_h: bool | None = None
 
 
-@reading
+@keyword_value
 class Ptxas:
     """One PTX assembler that Triton may start.
 
@@ -42,7 +42,7 @@ class Ptxas:
     error: str = ""
 
 
-@reading
+@keyword_value
 class PtxasFact(Fact):
     """The PTX assemblers that the environment's Triton would start.
 
@@ -56,7 +56,7 @@ class PtxasFact(Fact):
     spare: tuple[Ptxas, ...] = ()
 
 
-@reading
+@keyword_value
 class RunRecord:
     """One failure that an earlier run or probe recorded.
 
@@ -69,14 +69,14 @@ class RunRecord:
     text: str
 
 
-@reading
+@keyword_value
 class LogRecordsFact(Fact):
     """Failures that the logs of earlier runs tell of, as far as such logs were named."""
 
     records: tuple[RunRecord, ...] = ()
 
 
-@reading
+@keyword_value
 class ProbeRecordsFact(Fact):
     """Failures of probes that ran code of the environment."""
 

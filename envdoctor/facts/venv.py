@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envdoctor.facts.fact import Fact
-from envdoctor.facts.reading import reading
+from envdoctor.value import keyword_value
 
 
-@reading
+@keyword_value
 class Launcher:
     """A script that starts Python.
 
@@ -21,7 +21,7 @@ class Launcher:
     exists: bool
 
 
-@reading
+@keyword_value
 class VenvFact(Fact):
     """A virtual environment against the Python it was made from.
 
@@ -48,14 +48,14 @@ class VenvFact(Fact):
     on_path: tuple[Launcher, ...] = ()
 
 
-@reading
+@keyword_value
 class OpenMpFact(Fact):
     """OpenMP runtimes in an environment, by path: `libgomp`, `libiomp5`, `libomp`."""
 
     libraries: tuple[str, ...] = ()
 
 
-@reading
+@keyword_value
 class CondaFact(Fact):
     """Packages that conda recorded in this environment and that bear on torch.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import FoundLibrary
+from envdoctor.value import keyword_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ _LIB_FOLDERS = ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib")
 """What `$LIB` stands for, which is set when glibc is built."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class SearchPath:
     """Where the linker of one process looks, besides what objects name themselves.
 

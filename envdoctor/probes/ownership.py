@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import SharedFile, SharedPaths
 from envdoctor.probes.digests import Task, can_check
 from envdoctor.probes.record import is_library
+from envdoctor.value import value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _MAX_UNASKED = 16
 _MAX_UNASKED_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Claim:
     """One distribution's record of a path that others recorded too."""
 

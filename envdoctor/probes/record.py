@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envdoctor.probes.files import UnreadableError, open_regular
+from envdoctor.value import value
 
 Row = tuple[str, str, int | None]
 """Path, digest such as `sha256=...` or empty, size in bytes or None."""
@@ -20,7 +19,7 @@ _BLOCK = 1024 * 1024
 _MAX_SIZE_DIGITS = 18
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Record:
     """The rows of one RECORD that can be held against the disk, and why others were left out."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import (
@@ -19,6 +19,7 @@ from envdoctor.probes.installed_files import Comparison, compare_rows, place_of
 from envdoctor.probes.metadata_edits import is_readable, original_version
 from envdoctor.probes.ownership import Claims, find_claims, group, undecided
 from envdoctor.probes.record import MAX_ROWS, Record, is_library, matters, read_record
+from envdoctor.value import value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ _ALL_ROWS = 200_000
 """Rows of all RECORDs together; they take about 80 MB."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reading:
     """One distribution's RECORD: its rows, or why there are none."""
 

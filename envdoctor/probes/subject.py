@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import PolicyFact
+from envdoctor.value import keyword_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ THIS_MACHINE = Path("/")
 """Root of the machine that envdoctor runs on; any other root is a mounted one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Probing:
     """Leave to run programs in the inspected interpreter.
 
@@ -27,7 +28,7 @@ class Probing:
     timeout_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyword_value
 class Subject:
     """One environment on one machine.
 
