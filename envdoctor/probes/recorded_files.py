@@ -151,8 +151,8 @@ def _files(
 
 
 def _libraries(reading: Reading) -> Iterator[tuple[str, str]]:
-    for path, _, _ in reading.record.rows:
-        if ".so" in path and is_library(path) and not path.startswith(("/", "..")):
+    for path in [row[0] for row in reading.record.rows if ".so" in row[0]]:
+        if is_library(path) and not path.startswith(("/", "..")):
             yield reading.dist.name, f"{reading.site}/{path}"
 
 
