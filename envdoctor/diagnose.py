@@ -28,6 +28,7 @@ from envdoctor.probes import collect
 from envdoctor.probes.run_records import read_log_records
 from envdoctor.probes.subject import THIS_MACHINE, Probing, Subject
 from envdoctor.report import Finding, Report
+from envdoctor.requirements import name_of
 from envdoctor.runner import run
 from envdoctor.scope import is_judged, not_judged
 from envdoctor.suppressions import chosen_suppressions
@@ -169,6 +170,7 @@ def policy_of(profile: Profile | None, *, prefix: Path, expect_gpu: bool | None)
         variant=profile.torch.variant,
         arch=tuple(profile.torch.arch),
         forbid=tuple(profile.packages.forbid),
+        packages=tuple(map(name_of, profile.packages.require)),
         driver_min=profile.gpu.driver_min,
         expect_gpu=expect_gpu,
         pip_install=install,

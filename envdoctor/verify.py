@@ -14,7 +14,7 @@ from envdoctor.errors import VerificationError
 from envdoctor.facts import Distribution, DistributionsFact, InterpreterFact
 from envdoctor.probes import collect
 from envdoctor.probes.files import read_text
-from envdoctor.probes.record import parse_record
+from envdoctor.probes.record import parse_rows
 from envdoctor.probes.subject import Subject
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def ownerless(facts: FactSet) -> list[str]:
     owned: set[str] = set()
     for dist in facts.need(DistributionsFact).distributions:
         site = str(Path(dist.path).parent)
-        rows = parse_record(read_text(f"{dist.path}/RECORD") or "")
-        owned.update(os.path.normpath(f"{site}/{path}") for path, _ in rows)
+        rows = parse_rows(read_text(f"{dist.path}/RECORD") or "")
+        owned.update(os.path.normpath(f"{site}/{path}") for path, *_ in rows)
     found = []
     for site in facts.need(InterpreterFact).site_packages:
         for parent, folders, files in os.walk(site):

@@ -19,7 +19,7 @@ from envdoctor.facts import (
     SharedObjectsFact,
 )
 from envdoctor.probes.installed_files import OTHER_ABI
-from envdoctor.probes.record import is_library
+from envdoctor.probes.record import is_library, matters
 from envdoctor.reinstalls import reinstall
 from envdoctor.requirements import (
     library_stem,
@@ -144,6 +144,8 @@ def _broken(item: SharedObject, machine: str) -> Evidence | None:
     if machine and item.machine != machine:
         found = f"code for {item.machine}"
         return Evidence(subject=item.path, expected=f"code for {machine}", found=found)
+    if not matters(item.distribution):
+        return None  # others name their libraries as they like
     # `libcupti.so` may be a copy of `libcupti.so.12`: only what both names state has to agree.
     stem, _, release = name.partition(".so")
     own_stem, _, own_release = item.soname.partition(".so")

@@ -16,6 +16,7 @@ class PolicyFact(Fact):
         variant: `cpu` or `cu128` as the profile writes it; None if none was named.
         arch: GPU architectures the build must hold, such as `sm_90`.
         forbid: Globs over normalised distribution names that must not be installed.
+        packages: Normalised names of the packages that the profile asks for besides torch.
         driver_min: Lowest driver version the profile accepts.
         expect_gpu: True if a GPU must be there, False if none is wanted, None if unsaid.
         pip_install: Command that reinstalls packages into it; `NAME==VERSION` follows.
@@ -27,6 +28,7 @@ class PolicyFact(Fact):
     variant: str | None = None
     arch: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     driver_min: str | None = None
     expect_gpu: bool | None = None
     pip_install: str = "pip install --force-reinstall --no-deps"

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from envdoctor.probes.files import UnreadableError, read_text
-from envdoctor.probes.record import is_library, parse_record
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from envdoctor.facts import Distribution, DistributionsFact
+    from envdoctor.facts import Distribution, DistributionsFact, RecordsFact
     from envdoctor.probes.library_files import LibraryFile, LibraryFiles
 
 TORCH_LIBRARIES = ("libtorch.", "libtorch_", "libc10.", "libc10_")
@@ -24,19 +21,19 @@ _OLD_GLIBC = 28
 
 
 def compiled_modules(
-    installed: DistributionsFact, files: LibraryFiles
+    installed: DistributionsFact, records: RecordsFact, files: LibraryFiles
 ) -> Iterator[tuple[Distribution, LibraryFile]]:
     """Yield the shared objects of packages other than torch and NVIDIA's, with their owners."""
+    owners = {dist.name: dist for dist in reversed(installed.distributions)}
     num_modules = 0
-    for dist in installed.distributions:
-        if dist.name in _OWN_PACKAGES or dist.name.startswith("nvidia-") or not dist.has_record:
+    for name, path in records.libraries:
+        if name in _OWN_PACKAGES or name.startswith("nvidia-") or name not in owners:
             continue
-        for path in _recorded(dist):
-            num_modules += 1
-            if num_modules > _MAX_MODULES:
-                return
-            if file := files.at(path):
-                yield dist, file
+        num_modules += 1
+        if num_modules > _MAX_MODULES:
+            return
+        if file := files.at(path):
+            yield owners[name], file
 
 
 def is_built_against_torch(file: LibraryFile) -> bool:
@@ -57,17 +54,3 @@ def needs_little(dist: Distribution) -> bool:
     """
     found = [match for tag in dist.tags for match in _MANYLINUX.finditer(tag)]
     return any(int(match[1] or 0) <= _OLD_GLIBC for match in found)
-
-
-def _recorded(dist: Distribution) -> Iterator[str]:
-    try:
-        text = read_text(f"{dist.path}/RECORD") or ""
-    except UnreadableError:
-        return
-    if ".so" not in text:
-        return
-    site = dist.path.rpartition("/")[0]
-    lines = "\n".join(line for line in text.splitlines() if ".so" in line)
-    for path, _ in parse_record(lines):
-        if is_library(path) and not path.startswith(("/", "..")):
-            yield f"{site}/{path}"

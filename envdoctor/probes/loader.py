@@ -15,6 +15,7 @@ from envdoctor.facts import (
     LoaderCacheFact,
     LoaderConfigFact,
     LoaderFact,
+    RecordsFact,
     TorchBuildFact,
     Unmet,
     VariablesFact,
@@ -65,7 +66,7 @@ def read_loader(subject: Subject, facts: FactSet) -> LoaderFact:
     start_python(linker, facts)
     import_torch(linker, torch, sites)
     cudnn = open_parts(linker)
-    unmet = [*_open_extensions(linker, facts.need(DistributionsFact)), *_unmet_versions(linker)]
+    unmet = [*_open_extensions(linker, facts), *_unmet_versions(linker)]
     shadowing = tuple(shadows(linker, dict(reversed(shipped)), sites))
     for shadow in shadowing:
         unmet += unmet_by_shadow(linker, files, shadow)
@@ -115,7 +116,7 @@ def _shipped(files: LibraryFiles, sites: tuple[str, ...], torch: str) -> Iterato
                 yield name, f"{folder}/{name}"
 
 
-def _open_extensions(linker: Linker, installed: DistributionsFact) -> Iterator[Unmet]:
+def _open_extensions(linker: Linker, facts: FactSet) -> Iterator[Unmet]:
     """Open every module built against torch; of others only hold the version nodes."""
     named = [item for item in linker.objects if item.found.name.startswith(TORCH_LIBRARIES)]
     torch = TorchSymbols([item.file for item in named])
@@ -123,7 +124,8 @@ def _open_extensions(linker: Linker, installed: DistributionsFact) -> Iterator[U
     runtime = linker.loaded(_LIBSTDCXX)
     defined = linker.files.versions(runtime.file).defined if runtime else ()
     is_new = _NEW_RUNTIME in defined
-    for dist, file in compiled_modules(installed, linker.files):
+    installed, records = facts.need(DistributionsFact), facts.need(RecordsFact)
+    for dist, file in compiled_modules(installed, records, linker.files):
         if file.path in loaded or file.header is None:
             continue
         if is_built_against_torch(file):

@@ -61,11 +61,6 @@ def read_record(path: str, *, max_rows: int = MAX_ROWS) -> Record:
     return Record(rows, unread)
 
 
-def parse_record(text: str) -> list[tuple[str, int | None]]:
-    """Return path and size of each row that can be held against the disk."""
-    return [(path, size) for path, _, size in parse_rows(text)]
-
-
 def parse_rows(text: str) -> list[Row]:
     """Return each row that can be held against the disk.
 

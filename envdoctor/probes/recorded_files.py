@@ -56,7 +56,7 @@ def read_records(subject: Subject, facts: FactSet) -> RecordsFact:
     """
 
     def wanted(name: str) -> bool:
-        return subject.all_records or matters(name)
+        return subject.all_records or matters(name) or name in subject.policy.packages
 
     installed = facts.need(DistributionsFact)
     recorded = [dist for dist in installed.distributions if dist.has_record]

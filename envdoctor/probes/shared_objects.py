@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def read_shared_objects(subject: Subject, facts: FactSet) -> SharedObjectsFact:
-    """Read each recorded shared object of a distribution that matters, if it is on disk."""
-    del subject
+    """Read the recorded shared objects of what matters or was asked for, if they are on disk."""
+    wanted = subject.policy.packages
     return SharedObjectsFact(
         objects=tuple(
             read_object(path, name)
             for name, path in facts.need(RecordsFact).libraries
-            if matters(name) and os.path.exists(path)  # noqa: PTH110  never raises, whatever it is
+            if (matters(name) or name in wanted) and os.path.exists(path)  # noqa: PTH110  never raises, whatever the path is
         )
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from envdoctor.diagnose import Place, gather, judge, policy_of
+from envdoctor.facts import PolicyFact
 from envdoctor.verdict import Problem, Severity
 from tests.environments import CUDNN, CUDNN_PARTS, NCCL, Environment, elf, make_cuda_environment
 
@@ -264,3 +265,14 @@ def test_extension_for_another_python_is_told_by_its_own_check(
     ((check, problem),) = errors(cuda_environment)
     assert check == "package-for-another-python"
     assert "312" in problem.message
+
+
+def test_package_that_the_profile_asks_for_is_looked_at(cuda_environment: Environment) -> None:
+    library = "flashy/_C.so"
+    cuda_environment.install("flashy", "1.0", {library: elf("anything.so")})
+    (cuda_environment.site / library).write_bytes(elf("anything.so")[:-8])
+    assert errors(cuda_environment) == []
+    policy = PolicyFact(packages=("flashy",), expect_gpu=False)
+    facts = gather(Place(prefix=cuda_environment.prefix, variables={}), policy)
+    (problem,) = judge(facts).problems(Severity.ERROR)
+    assert problem.culprit == "flashy"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from envdoctor.probes.distributions import normalised, parse_metadata, read_distribution
 from envdoctor.probes.elf import ElfError, read_elf
-from envdoctor.probes.record import parse_record
+from envdoctor.probes.record import parse_rows
 from envdoctor.probes.torch_build import parse_version_file, read_arch_list
 from tests.environments import elf
 
@@ -28,7 +28,7 @@ PATH = st.text(
 
 @given(ANY_TEXT)
 def test_record_of_any_text(text: str) -> None:
-    for path, size in parse_record(text):
+    for path, _, size in parse_rows(text):
         assert path
         assert "\0" not in path
         assert size is None or size >= 0
@@ -40,7 +40,7 @@ def test_record_that_an_installer_writes_is_read_back(rows: list[tuple[str, int]
     csv.writer(stream, lineterminator="\n").writerows(
         (path, "sha256=x", size) for path, size in rows
     )
-    assert parse_record(stream.getvalue()) == rows
+    assert [(path, size) for path, _, size in parse_rows(stream.getvalue())] == rows
 
 
 @given(ANY_TEXT)
