@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from train.course import Pair
 from train.data import collate, epoch_batches
 from train.decode import decode_blocks, decode_plain
 from train.features import FeatureStore
-from train.loop import Pair, objective_of, rows_of
+from train.loop import objective_of
 from train.objective import draft_loss
+from train.windows import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,24 +19,19 @@ from train.config import (
     TrainSettings,
 )
 from train.conversations import parse_line
+from train.course import Course, Pair
 from train.data import Encoding, build_dataset, collate
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.features import FeatureStore
-from train.loop import (
-    Pair,
-    num_optimizer_steps,
-    objective_of,
-    rows_of,
-    train,
-    train_step,
-)
+from train.loop import StepTaken, objective_of, train, train_step
 from train.metrics import MetricsWriter, json_ready
 from train.optimizer import build_optimizer
 from train.progress import Progress
 from train.settings import ConfigError
 from train.target import Target
 from train.warm_start import copy_target_layers
+from train.windows import num_optimizer_steps, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +90,8 @@ def run(
         reports.append(one)
         stop.requested = one.step >= stop_after
 
-    outcome = train(config, pair=pair, samples=samples, report=report, stop=stop)
+    course = Course.of(config, pair=pair, samples=samples)
+    outcome = train(course, report=report, stop=stop)
     assert outcome.steps == reports[-1].step
     return reports, pair
 
@@ -134,7 +130,8 @@ def test_checkpointed_layers_change_nothing(tiny: Target, samples: list[Sample])
     pair.drafter.checkpoint_layers = True
     reports: list[StepReport] = []
     stop = SimpleNamespace(requested=False)
-    train(config, pair=pair, samples=samples, report=reports.append, stop=stop)
+    course = Course.of(config, pair=pair, samples=samples)
+    train(course, report=reports.append, stop=stop)
     assert [one.sums.loss for one in reports] == [one.sums.loss for one in plain]
 
 
@@ -213,6 +210,23 @@ def test_stop_ends_after_the_step(tiny: Target, samples: list[Sample]) -> None:
     config = config_with(epochs=50)
     reports, _ = run(config, tiny, samples, stop_after=2)
     assert reports[-1].step == 3
+
+
+def test_what_follows_a_step_is_told_of_each(tiny: Target, samples: list[Sample]) -> None:
+    told: list[str] = []
+    stop = SimpleNamespace(requested=False)
+
+    def note(taken: StepTaken) -> None:
+        told.append(f"{taken.step}/{taken.num_steps} in {taken.epoch}, last {taken.is_last}")
+
+    def report(one: StepReport) -> None:
+        told.append(f"report {one.step}")
+        stop.requested = one.step == 3
+
+    course = Course.of(config_with(epochs=2), pair=new_pair(tiny), samples=samples)
+    train(course, report=report, stop=stop, after_step=[note, lambda taken: told.append("then")])
+    assert told[:3] == ["report 1", "1/6 in 0, last False", "then"]
+    assert told[-3:] == ["report 4", "4/6 in 1, last True", "then"]
 
 
 def test_reports_sum_up_the_steps_between(tiny: Target, samples: list[Sample]) -> None:

@@ -1,0 +1,102 @@
+"""What a run starts from: target, untrained drafter, data and prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from train.conversations import read_conversations
+from train.course import Pair
+from train.data import Encoding, build_dataset, prompt_ids
+from train.drafter import Drafter
+from train.drafter_config import drafter_config_for
+from train.machine import choose_device
+from train.selftest import check_target
+from train.settings import ConfigError
+from train.target import load_target
+from train.warm_start import copy_target_layers
+
+if TYPE_CHECKING:
+    from train.config import TrainConfig
+    from train.data import Dataset
+    from train.target import Target
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run starts from.
+
+    Attributes:
+        pair: The target, and a drafter that has learned nothing yet.
+        training: Samples to train on.
+        held_out: Samples for the held-out loss.
+        prompts: Token ids of the held-out prompts that are decoded.
+    """
+
+    pair: Pair
+    training: Dataset
+    held_out: Dataset
+    prompts: list[list[int]]
+
+
+def load(config: TrainConfig) -> Inputs:
+    """Load the target and the data, test the target, and make the drafter.
+
+    Raises:
+        ConfigError: Something cannot be loaded, or too little of the data is of use.
+        SelfTestError: The target does not behave as the training needs.
+    """
+    device = choose_device(config.train.device)
+    target = load_target(config.target, num_taps=config.draft.num_layers, device=device)
+    drafter = new_drafter(config, target)
+    encoding = Encoding(
+        tokenizer=target.tokenizer,
+        eos_id=target.eos_id,
+        mask_token_id=config.draft.mask_token_id,
+        max_length=config.data.max_length,
+        min_supervised=config.min_supervised,
+    )
+    conversations = read_conversations(Path(config.data.held_out))
+    training = build_dataset(
+        read_conversations(Path(config.data.train), max_rows=config.data.max_rows), encoding
+    )
+    held_out = build_dataset(conversations, encoding)
+    for key, dataset, least in (("train", training, 1), ("held_out", held_out, 2)):
+        if len(dataset.samples) < least:
+            raise ConfigError(
+                [f"data.{key}: {len(dataset.samples)} usable rows, dropped {dict(dataset.dropped)}"]
+            )
+    check_target(target, [sample.ids for sample in held_out.samples[:2]])
+    prompts = [prompt_ids(conversation, target.tokenizer) for conversation in conversations]
+    return Inputs(
+        pair=Pair(target, drafter),
+        training=training,
+        held_out=held_out,
+        prompts=[prompt for prompt in prompts if prompt][: config.eval.num_prompts],
+    )
+
+
+def new_drafter(config: TrainConfig, target: Target) -> Drafter:
+    """Make an untrained drafter on the target's device, the same for the same seed.
+
+    Raises:
+        ConfigError: The target's shape and the settings contradict each other.
+    """
+    try:
+        drafter_config = drafter_config_for(
+            target.config,
+            num_layers=config.draft.num_layers,
+            block_size=config.draft.block_size,
+            mask_token_id=config.draft.mask_token_id,
+            target_layer_ids=target.layer_ids,
+        )
+    except ValueError as error:
+        raise ConfigError([f"draft: {error}"]) from error
+    torch.manual_seed(config.train.seed)
+    drafter = Drafter(drafter_config, checkpoint_layers=config.train.checkpoint_layers)
+    if config.draft.init == "target":
+        copy_target_layers(drafter, target)
+    return drafter.to(target.device)

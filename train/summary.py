@@ -1,0 +1,66 @@
+"""The summary of a run, and what a person reads at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from train.config import to_builtins
+from train.machine import machine_summary
+
+if TYPE_CHECKING:
+    from train.config import TrainConfig
+    from train.inputs import Inputs
+    from train.machine import Stopwatch
+    from train.run_folder import RunFolder
+
+SCHEMA_VERSION = 1
+
+
+def header(
+    config: TrainConfig, *, inputs: Inputs, watch: Stopwatch, finished: bool
+) -> dict[str, Any]:
+    """Return the part of the summary that says what ran where."""
+    drafter = inputs.pair.drafter
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": config.name,
+        "state": "finished" if finished else "interrupted",
+        "seconds": watch.wall_seconds,
+        "cpu_seconds": watch.cpu_seconds,
+        "machine": machine_summary(inputs.pair.target.device),
+        "data": {
+            "num_train": len(inputs.training.samples),
+            "num_held_out": len(inputs.held_out.samples),
+            "dropped_train": dict(inputs.training.dropped),
+            "dropped_held_out": dict(inputs.held_out.dropped),
+        },
+        "num_draft_parameters": sum(parameter.numel() for parameter in drafter.parameters()),
+        "target_layer_ids": list(inputs.pair.target.layer_ids),
+        "config": to_builtins(config),
+    }
+
+
+def closing_lines(summary: dict[str, Any], folder: RunFolder) -> list[str]:
+    """Return what a person wants to know at the end."""
+    lines = [f"checkpoint in {folder.checkpoint}, figures in {folder.summary}"]
+    held_out, decoding = summary["held_out"], summary.get("decoding")
+    if decoding is None:
+        return [f"stopped after {summary['training']['steps']} steps", *lines]
+    before, after = held_out["before"]["loss"], held_out["after"]["loss"]
+    trained = decoding["trained"]
+    return [
+        f"held-out loss {before:.3f} -> {after:.3f} nats",
+        f"acceptance length {acceptance_words(decoding)}, {trained['num_prompts']} prompts",
+        f"decoding {'equals' if decoding['lossless'] else 'DIFFERS FROM'} plain greedy decoding",
+        *lines,
+    ]
+
+
+def acceptance_words(decoding: dict[str, Any]) -> str:
+    """Return the acceptance length before and after with its error, in tokens per verification."""
+    trained = decoding["trained"]
+    return (
+        f"{decoding['untrained']['mean']:.3f} -> {trained['mean']:.3f}"
+        f" +- {trained['standard_error']:.3f}"
+        f" ({decoding['standard_errors_above_untrained']:.1f} standard errors above untrained)"
+    )
