@@ -31,8 +31,8 @@ COMMANDS = {
 }
 """Commands in the order of the help, with the module of `envdoctor.commands` that has each."""
 
-# What follows the program's name is the program's.
-_SETTINGS = {"run": {"allow_interspersed_args": False}}
+# What follows the name of a program, or of a command of the trainer, is its own.
+_SETTINGS = {name: {"allow_interspersed_args": False} for name in ("run", "train")}
 
 
 class Commands(TyperGroup):

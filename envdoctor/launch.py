@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envdoctor import profile as profiles
 from envdoctor import receipt, shell, store
 from envdoctor.diagnose import diagnose
-from envdoctor.errors import ToolError, UserFileError, VerificationError
+from envdoctor.errors import ToolError, VerificationError
 from envdoctor.probes.interpreter import checked_prefix
 from envdoctor.profile import VariablesSection
-from envdoctor.resources import bundled, trainer_module
+from envdoctor.resources import bundled
 from envdoctor.store import Store
 from envdoctor.talk import Event, EventKind
+from envdoctor.train_request import require_valid
 from envdoctor.verify import UnfitEnvironmentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from envdoctor.profile import Profile
     from envdoctor.settings import Settings
     from envdoctor.talk import Talk
+    from envdoctor.train_request import TrainRequest
 
 _DEPTH = 2  # PROFILE/GENERATION
 _OF_OTHER_ENVIRONMENTS = ("CONDA_DEFAULT_ENV", "CONDA_PREFIX", "VIRTUAL_ENV")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainRequest:
-    """What to train, and where.
-
-    Args:
-        config: The run file.
-        out: Folder of the run; None for the trainer's default.
-        env: An existing environment; None for one that envdoctor built.
-        profile: Profile of the environment, by name or path; None for the newest built, or to hold
-            `env` against no profile.
-        extra: Further arguments for the trainer.
-    """
-
-    config: Path
-    out: Path | None = None
-    env: Path | None = None
-    profile: str | None = None
-    extra: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +49,10 @@ class Place:
 
 
 def train(request: TrainRequest, *, settings: Settings, talk: Talk) -> int:
-    """Check the run file and the environment, then train.
+    """Check the run file and the environment, then train, or run a sub-command of the trainer.
 
     Args:
-        request: What to train.
+        request: What to run.
         settings: Where environments lie, and the variables of this process.
         talk: Told which environment is taken.
 
@@ -78,11 +61,13 @@ def train(request: TrainRequest, *, settings: Settings, talk: Talk) -> int:
 
     Raises:
         UserFileError: The run file is not valid, or a file that it names is missing.
-        UsageError: The environment or profile that was named does not exist.
+        UsageError: The environment, profile or sub-command that was named does not exist.
         VerificationError: No environment is there, or it does not pass; then it is an
             `UnfitEnvironmentError` with the report.
     """
-    require_run_file(request.config)
+    require_valid(request)
+    if {"-h", "--help"} & set(request.command):
+        return explain(request.command, settings)
     place = choose(request, settings)
     talk(Event(kind=EventKind.NOTE, text=f"environment: {place.env} ({place.origin})"))
     kept, dropped = inherited(settings.variables, place.profile)
@@ -98,17 +83,14 @@ def train(request: TrainRequest, *, settings: Settings, talk: Talk) -> int:
         return shell.supervise(command, env=variables(place, kept), keep=[descriptor])
 
 
-def require_run_file(path: Path) -> None:
-    """Validate a run file with the trainer's own rules, which need no torch.
+def explain(command: Sequence[str], settings: Settings) -> int:
+    """Let a sub-command print its help, which takes no environment.
 
-    Raises:
-        UserFileError: It is not valid, or names a file that is missing; one line for each problem.
+    Returns:
+        Its exit code.
     """
-    config = trainer_module("config")
-    try:
-        config.check_inputs(config.load_config(path))
-    except config.ConfigError as error:
-        raise UserFileError(str(error), reference="run-file-not-valid") from error
+    program = [sys.executable, "-m", "train", *command]
+    return shell.supervise(program, env={**settings.variables, **_way_to_trainer()})
 
 
 def choose(request: TrainRequest, settings: Settings) -> Place:
@@ -164,6 +146,8 @@ def argv(env: Path, request: TrainRequest) -> list[str]:
     python = env / "bin/python"
     if not python.is_file():
         raise ToolError(f"{python}: no such interpreter", reference="python-not-found")
+    if request.command:
+        return [str(python), "-m", "train", *request.command]
     out = ["--out", str(request.out)] if request.out else []
     return [str(python), "-m", "train", "--config", str(request.config), *out, *request.extra]
 
@@ -180,8 +164,11 @@ def inherited(
 
 def variables(place: Place, kept: Mapping[str, str]) -> dict[str, str]:
     """Return the trainer's variables: those kept, the profile's, and the way to `train`."""
+    return {**variables_in(place.env, place.profile, kept), **_way_to_trainer()}
+
+
+def _way_to_trainer() -> dict[str, str]:
     return {
-        **variables_in(place.env, place.profile, kept),
         "PYTHONPATH": str(bundled("train").parent),
         # Without it the folder in which the user stands comes first in the search for modules.
         "PYTHONSAFEPATH": "1",

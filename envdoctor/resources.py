@@ -38,7 +38,7 @@ def trainer_module(name: str) -> ModuleType:
     """Import one of the trainer's modules that need no torch.
 
     Args:
-        name: `config`, `settings` or `sizes`.
+        name: `config`, `settings`, `sizes`, or `commands`, which lists the sub-commands.
     """
     folder = str(bundled("train").parent)
     if folder not in sys.path:

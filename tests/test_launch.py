@@ -20,8 +20,9 @@ from envdoctor.errors import (
     UserFileError,
     VerificationError,
 )
-from envdoctor.launch import Place, TrainRequest
+from envdoctor.launch import Place
 from envdoctor.talk import Event, silent
+from envdoctor.train_request import TrainRequest
 from envdoctor.verify import UnfitEnvironmentError
 from tests.tiny_wheels import make_wheel
 from tests.workbench import ROOT, Bench
@@ -101,6 +102,82 @@ def test_trainer_runs_in_the_real_folder_of_the_newest_environment(bench: Bench)
     assert found["variables"]["PYTHONSAFEPATH"] == "1"
     assert "profile tiny, the newest that was built" in events[0].text
     assert "LD_LIBRARY_PATH" in events[1].text
+
+
+def test_sub_command_reaches_the_trainer_as_it_was_written(bench: Bench) -> None:
+    bench.build(bench.write())
+    command = ("regenerate", "--prompts", "a b.jsonl", "--", "--out")
+    wanted = TrainRequest(command=command)
+    assert launch.train(wanted, settings=variables_of(bench), talk=silent) == 7
+    found = json.loads((bench.folder / "spy.json").read_text())
+    assert found["argv"] == ["-m", "train", *command]
+
+
+def test_sub_command_passes_the_same_gate(bench: Bench) -> None:
+    wanted = TrainRequest(command=("regenerate",))
+    with pytest.raises(VerificationError, match="no environment is built"):
+        launch.train(wanted, settings=variables_of(bench), talk=silent)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param([], ["--config FILE or a sub-command"], id="nothing"),
+        pytest.param(["regenerat"], ["'regenerat'", "did you mean regenerate?"], id="near"),
+        pytest.param(["xyz"], ["'xyz'", "there are: ", "regenerate"], id="unknown"),
+        pytest.param(["--config", "x", "regenerate"], ["--config", "behind it"], id="config"),
+        pytest.param(
+            ["regenerate", "--env=x"], ["--env", "envdoctor train --env ... regenerate"], id="env"
+        ),
+    ],
+)
+def test_what_no_environment_could_run_is_refused_before_the_gate(
+    tmp_path: Path, arguments: list[str], words: list[str]
+) -> None:
+    code, stderr = command_line(tmp_path, *arguments)
+    assert code == ExitCode.USAGE
+    assert all(word in stderr for word in words), stderr
+    assert stderr.count("\n") <= 2
+
+
+def test_help_of_a_sub_command_needs_no_environment(tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "envdoctor", "train", "regenerate", "--help"],
+        cwd=ROOT,
+        env={**os.environ, "ENVDOCTOR_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--prompts" in found.stdout
+
+
+def test_help_names_every_sub_command(tmp_path: Path) -> None:
+    commands = resources.trainer_module("commands").COMMANDS
+    for module in ("envdoctor", "train"):
+        arguments = ["train", "--help"] if module == "envdoctor" else ["--help"]
+        found = subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env={**os.environ, "ENVDOCTOR_HOME": str(tmp_path), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert all(name in found.stdout for name in commands), module
+
+
+def command_line(home: Path, *arguments: str) -> tuple[int, str]:
+    found = subprocess.run(
+        [sys.executable, "-m", "envdoctor", "train", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "ENVDOCTOR_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.stdout == ""
+    return found.returncode, found.stderr
 
 
 def test_named_environments_are_taken(bench: Bench) -> None:
@@ -187,8 +264,8 @@ def test_missing_run_file_is_a_user_file_error(bench: Bench) -> None:
 
 def test_validating_a_run_file_imports_no_torch(bench: Bench) -> None:
     code = (
-        "import sys, pathlib; from envdoctor import launch\n"
-        f"launch.require_run_file(pathlib.Path({str(bench.folder / 'run.toml')!r}))\n"
+        "import sys, pathlib; from envdoctor import train_request\n"
+        f"train_request.require_run_file(pathlib.Path({str(bench.folder / 'run.toml')!r}))\n"
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
@@ -219,8 +296,9 @@ def test_environment_of_a_running_job_outlives_rebuilds(bench: Bench) -> None:
     path = bench.write()
     first = bench.build(path)
     code = (
-        "import sys; from pathlib import Path; from envdoctor import launch, settings, talk\n"
-        f"wanted = launch.TrainRequest(config=Path({str(bench.folder / 'run.toml')!r}))\n"
+        "import sys; from pathlib import Path\n"
+        "from envdoctor import launch, settings, talk, train_request\n"
+        f"wanted = train_request.TrainRequest(config=Path({str(bench.folder / 'run.toml')!r}))\n"
         "sys.exit(launch.train(wanted, settings=settings.load(), talk=talk.silent))"
     )
     spy = bench.folder / "spy.json"

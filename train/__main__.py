@@ -1,15 +1,14 @@
-"""`python -m train --config FILE --out DIR`: train the drafter that a run file describes."""
+"""`python -m train`: train a drafter, or one of the sub-commands in `train.commands`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import traceback
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from train.config import check_inputs, load_config
-from train.run_folder import RunFolder
+from train.commands import COMMANDS
 from train.settings import ConfigError
 from train.signals import INTERRUPTED_EXIT_CODE, InterruptedRunError, StopSignal
 
@@ -18,44 +17,42 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, and return the exit code.
+    """Run a command, and return the exit code.
 
-    0 finished; 1 a self-test of target, attention or checkpoint failed; 2 the run file, its data or
-    `--out` cannot be used; 3 a bug; 130 stopped by Ctrl-C or SIGTERM, with what was learned saved.
+    0 done; 1 a self-test or check failed; 2 the arguments, or a file that the user wrote, cannot be
+    used; 3 a bug; 130 stopped by Ctrl-C or SIGTERM.
     """
-    parser = argparse.ArgumentParser(prog="python -m train", description=__doc__)
-    parser.add_argument("--config", type=Path, required=True, help="run file, TOML")
-    parser.add_argument("--out", type=Path, help="new folder; default runs/NAME-TIME")
-    options = parser.parse_args(argv)
-    stop = StopSignal()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
+    parser = _parser(name)
+    if name and name not in COMMANDS:
+        parser.error(f"no sub-command is named {name!r}; there are: {', '.join(COMMANDS)}")
+    command = import_module(f"train.commands.{name or 'train'}")
+    parser.description = command.__doc__
+    command.add_arguments(parser)
+    options = parser.parse_args(arguments)
     try:
-        with stop.installed():
-            return run(options.config, options.out, stop)
+        with StopSignal().installed():
+            return int(command.run(options))
     except ConfigError as error:
         sys.stderr.writelines(f"error: {problem}\n" for problem in error.problems)
         return 2
     except InterruptedRunError:
-        sys.stderr.write("stopped before there was anything to save\n")
+        sys.stderr.write("stopped\n")
         return INTERRUPTED_EXIT_CODE
     except Exception:  # noqa: BLE001  whatever reaches the edge of the process is a bug
         traceback.print_exc()
         return 3
 
 
-def run(config_path: Path, out: Path | None, stop: StopSignal) -> int:
-    """Check the files, then load torch and do the work."""
-    config = load_config(config_path)
-    check_inputs(config)
-    folder = RunFolder.create(config, out)
-    # Here, because torch takes seconds to import.
-    from train.run import SELF_TEST_FAILURES, execute  # noqa: PLC0415
-
-    try:
-        finished = execute(config, folder=folder, stop=stop)
-    except SELF_TEST_FAILURES as error:
-        sys.stderr.write(f"error: self-test failed: {error}\n")
-        return 1
-    return 0 if finished else INTERRUPTED_EXIT_CODE
+def _parser(name: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.prog = f"python -m train {name or ''}".strip()
+    if name is None:
+        parser.usage = "%(prog)s --config FILE [...] | SUB-COMMAND [...]"
+        listed = "".join(f"  {one:<12}{what}\n" for one, what in COMMANDS.items())
+        parser.epilog = f"sub-commands, each with its own --help:\n{listed}"
+    return parser
 
 
 if __name__ == "__main__":

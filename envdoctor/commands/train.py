@@ -11,30 +11,44 @@ from envdoctor.commands.options import ProfileOption, profile_name
 
 
 def train(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SUB-COMMAND [ARGUMENTS]...]", help="What to do instead of a training."
+        ),
+    ] = None,
     *,
-    config: Annotated[Path, typer.Option("--config", "-c", help="Run file (TOML).")],
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Run file (TOML) of a training.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; default: runs/NAME-TIME.")
     ] = None,
     env: Annotated[
-        Path | None, typer.Option(help="Train in this environment instead of a built one.")
+        Path | None, typer.Option(help="Run in this environment instead of a built one.")
     ] = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Train a DFlash drafter in an environment that passes its checks.
+    """Train a DFlash drafter in an environment that passes its checks, or use a trained one.
 
     Takes the environment that was built last, that of --profile, or the one --env names. If it does
-    not pass, prints the report and trains nothing. Otherwise runs `python -m train` in it. Ctrl-C
+    not pass, prints the report and runs nothing. Otherwise runs `python -m train` in it. Ctrl-C
     saves a checkpoint and stops; a second one stops at once.
 
-    Exit codes: those of the trainer; 1 the environment does not pass, 2 the run file is not valid,
-    130 interrupted.
+    Sub-commands: regenerate, prompts. What stands behind the name is theirs:
+    `envdoctor train regenerate --help` explains one, and options of this command stand before the
+    name.
+
+    Exit codes: those of the trainer; 1 the environment does not pass, 2 the run file or an argument
+    is not valid, 130 interrupted.
     """
     from envdoctor import settings
-    from envdoctor.launch import TrainRequest
     from envdoctor.launch import train as run
     from envdoctor.progress import Progress
+    from envdoctor.train_request import TrainRequest
 
     wanted = profile_name(profile) if profile else None
-    request = TrainRequest(config=config, out=out, env=env, profile=wanted)
+    request = TrainRequest(
+        config=config, command=tuple(command or ()), out=out, env=env, profile=wanted
+    )
     raise typer.Exit(run(request, settings=settings.load(), talk=Progress()))

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from tests.train.tiny_run import EOS, make_model, make_tokenizer, write_jsonl
+from train.__main__ import main
 from train.prompts import Prompt, without_duplicates, written_prompts
-from train.regenerate import is_looping, judge, main, prompt_messages, read_rows, regenerate
+from train.regenerate import is_looping, judge, prompt_messages, read_rows, regenerate
 from train.target import Target
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def test_missing_prompts_and_target_are_one_line_and_exit_2(
         (missing, "x", f"--prompts {missing}: no such file"),
         (__file__, "package:no_such_package/x.gguf", "package 'no_such_package' is not installed"),
     ):
-        with pytest.raises(SystemExit) as caught:
-            main(["--prompts", prompts, "--target", target, *out])
-        assert caught.value.code == 2
-        assert problem in capsys.readouterr().err
+        assert main(["regenerate", "--prompts", prompts, "--target", target, *out]) == 2
+        error = capsys.readouterr().err
+        assert problem in error
+        assert error.count("\n") == 1

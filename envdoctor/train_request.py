@@ -1,0 +1,84 @@
+"""What to run of the trainer, and whether any environment could run it."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from envdoctor.errors import UsageError, UserFileError
+from envdoctor.resources import trainer_module
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainRequest:
+    """What to run of the trainer, and where.
+
+    Args:
+        config: The run file; None runs `command`.
+        command: A sub-command of the trainer with its arguments; empty trains.
+        out: Folder of the run; None for the trainer's default.
+        env: An existing environment; None for one that envdoctor built.
+        profile: Profile of the environment, by name or path; None for the newest built, or to hold
+            `env` against no profile.
+        extra: Further arguments for a training.
+    """
+
+    config: Path | None = None
+    command: tuple[str, ...] = ()
+    out: Path | None = None
+    env: Path | None = None
+    profile: str | None = None
+    extra: tuple[str, ...] = ()
+
+
+def require_valid(request: TrainRequest) -> None:
+    """Refuse, before an environment is looked at, what the trainer could not run in any.
+
+    Raises:
+        UsageError: Neither a run file nor a sub-command that exists is given, or both are.
+        UserFileError: The run file is not valid.
+    """
+    if not request.command:
+        if request.config is None:
+            raise UsageError("wanted --config FILE or a sub-command", reference="nothing-to-run")
+        require_run_file(request.config)
+        return
+    name = request.command[0]
+    known = trainer_module("commands").COMMANDS
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        raise UsageError(
+            f"the trainer has no sub-command {name!r}",
+            reference="no-such-command",
+            hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}",
+        )
+    if request.config or request.out:
+        raise UsageError(
+            f"--config and --out before {name} are those of a training",
+            reference="misplaced-option",
+            hint=f"arguments of {name} stand behind it",
+        )
+    given = {argument.partition("=")[0] for argument in request.command}
+    if misplaced := sorted({"--env", "--profile"} & given):
+        raise UsageError(
+            f"{misplaced[0]} stands before the sub-command",
+            reference="misplaced-option",
+            hint=f"envdoctor train {misplaced[0]} ... {name} ...",
+        )
+
+
+def require_run_file(path: Path) -> None:
+    """Validate a run file with the trainer's own rules, which need no torch.
+
+    Raises:
+        UserFileError: It is not valid, or names a file that is missing; one line for each problem.
+    """
+    config = trainer_module("config")
+    try:
+        config.check_inputs(config.load_config(path))
+    except config.ConfigError as error:
+        raise UserFileError(str(error), reference="run-file-not-valid") from error

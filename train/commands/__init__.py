@@ -1,0 +1,12 @@
+"""The sub-commands of `python -m train`; this module imports nothing.
+
+Each is a module of its own in this folder with `add_arguments(parser)` and `run(options) -> int`.
+None imports torch before `run` needs it, so that `--help` and a wrong argument are answered at
+once. What happens without a sub-command is `train.commands.train`.
+"""
+
+COMMANDS = {
+    "regenerate": "let the target write the answers of a prompts file",
+    "prompts": "build the prompts of the embedded default from data that packages ship",
+}
+"""Name, which is also the module's, to what it does; in the order of the help."""
