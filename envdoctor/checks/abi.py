@@ -24,6 +24,7 @@ _MANY = 4
 """Packages for another Python from which on the environment as a whole is at fault."""
 
 _PYTHON = re.compile(r"cp(\d)(\d+)$")
+_ABI_OF_ANY = re.compile(r"-(?:abi3|none)-")
 _MACHINE = re.compile(
     r"(?:manylinux|musllinux|linux)[a-z0-9_]*?_(x86_64|aarch64|i686|ppc64le|s390x|armv7l|riscv64)$"
 )
@@ -43,7 +44,8 @@ def package_for_another_python(
     ## What it checks
     The tags of each installed wheel (WHEEL) and the ABI tag in the file names of compiled modules
     (`_C.cpython-312-x86_64-linux-gnu.so`), against this environment's Python version and machine.
-    `abi3` fits its own and all later versions.
+    `abi3` fits its own and all later versions. A module that a wheel for any Python ships under
+    such a name is meant to be loaded by its path, and is none.
 
     ## Why it matters
     Python does not even look at a module of another tag: "No module named torch._C", though the
@@ -71,10 +73,12 @@ def package_for_another_python(
         return _whole_environment(foreign, interpreter)
     if foreign:
         return tuple(_foreign(dist, why, interpreter, policy) for dist, why in foreign)
+    any_python = {dist.name for dist in installed.distributions if _is_for_any_python(dist)}
     odd = [
         item
         for item in _foreign_extensions(extensions.extensions, minor)
-        if any(item.path.startswith(f"{folder}/") for folder in own)
+        if item.owner not in any_python
+        and any(item.path.startswith(f"{folder}/") for folder in own)
     ]
     if odd:
         return tuple(_extension(item, installed, interpreter, policy) for item in odd[:_SHOWN])
@@ -107,6 +111,14 @@ def _fits(tag: str, minor: tuple[int, int], machine: str) -> bool:
         return True
     built = int(match[1]), int(match[2])
     return built <= minor if abi in {"abi3", "none"} else built == minor
+
+
+def _is_for_any_python(dist: Distribution) -> bool:
+    """Tell whether no import looks for a wheel's modules by tag: they are loaded by their path.
+
+    torchao ships `_C_mxfp8.cpython-310-x86_64-linux-gnu.so` in a `cp310-abi3` wheel.
+    """
+    return bool(dist.tags) and all(_ABI_OF_ANY.search(tag) for tag in dist.tags)
 
 
 def _foreign_extensions(
@@ -172,7 +184,7 @@ def _extension(
     interpreter: InterpreterFact,
     policy: PolicyFact,
 ) -> Problem:
-    owner = _owner(item.path, installed)
+    owner = installed.find(item.owner) if item.owner else _owner(item.path, installed)
     return Problem(
         culprit=owner.name if owner else item.path,
         message=f"{item.path} has the ABI tag {item.tag}: Python {interpreter.version} does not "

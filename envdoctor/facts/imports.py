@@ -89,10 +89,12 @@ class Extension:
     Args:
         path: The file.
         tag: Such as `cpython-311`, `cpython-313t` or `abi3`; empty if the name says nothing.
+        owner: Normalised name of the distribution that recorded it; empty if none did.
     """
 
     path: str
     tag: str
+    owner: str = ""
 
 
 @keyword_value

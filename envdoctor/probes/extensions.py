@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from envdoctor.facts import DistributionsFact, Extension, ExtensionsFact, FactSet
+from envdoctor.facts import DistributionsFact, Extension, ExtensionsFact, FactSet, RecordsFact
 from envdoctor.probes.files import list_folder
 
 if TYPE_CHECKING:
@@ -20,9 +20,12 @@ _MAX_ENTRIES = 2000
 def read_extensions(subject: Subject, facts: FactSet) -> ExtensionsFact:
     """List the compiled modules at the top of the package folders and one level below."""
     del subject
+    records = facts.get(RecordsFact)
+    known = records.libraries if isinstance(records, RecordsFact) else ()
+    owners = {path: name for name, path in known}
     return ExtensionsFact(
         extensions=tuple(
-            Extension(path=path, tag=tag_of(path))
+            Extension(path=path, tag=tag_of(path), owner=owners.get(path, ""))
             for _, module in facts.need(DistributionsFact).modules
             for path in _shared_objects(module)
         )

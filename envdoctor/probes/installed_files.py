@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import DifferingFile
-from envdoctor.probes.files import describe_mode, list_folder
+from envdoctor.probes.files import describe_mode, list_folder, read_head
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,11 +37,14 @@ class Comparison:
         failed: Recorded paths that are not on disk as recorded.
         differing: What is wrong with the first hundred of them.
         outside: Recorded paths that lead out of the environment and were not looked at.
+        rewritten: Scripts of `bin/` of another size: moving an environment rewrites their first
+            line.
     """
 
     failed: set[str] = field(default_factory=set)
     differing: dict[str, DifferingFile] = field(default_factory=dict)
     outside: set[str] = field(default_factory=set)
+    rewritten: set[str] = field(default_factory=set)
 
     def add(self, path: str, file: DifferingFile) -> None:
         """Note a row that is not on disk as recorded."""
@@ -76,7 +79,10 @@ def compare_rows(site: str, rows: Sequence[Row], bounds: Sequence[str]) -> Compa
                 continue
             mode = status.st_mode
             if mode & _KIND != stat.S_IFREG or (size is not None and status.st_size != size):
-                result.add(path, _differs(site, path, size, status))
+                if _is_script(site, path, mode):
+                    result.rewritten.add(path)
+                else:
+                    result.add(path, _differs(site, path, size, status))
             elif not mode & 0o111 and "bin/" in path and path.rpartition("/")[2] in _TOOLS:
                 result.add(path, _not_executable(site, path, mode))
     finally:
@@ -92,6 +98,11 @@ def place_of(site: str, path: str) -> str:
 def _is_inside(site: str, path: str, bounds: Sequence[str]) -> bool:
     place = place_of(site, path)
     return any(place.startswith(f"{bound.rstrip('/')}/") for bound in bounds)
+
+
+def _is_script(site: str, path: str, mode: int) -> bool:
+    is_candidate = path.startswith("..") and "/bin/" in path and stat.S_ISREG(mode)
+    return is_candidate and read_head(place_of(site, path), 2) == b"#!"
 
 
 def _expected(size: int | None) -> str:

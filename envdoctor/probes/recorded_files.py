@@ -113,8 +113,9 @@ def _tasks(reading: Reading, comparison: Comparison, *, deep: bool) -> Iterator[
     """Yield what to hash: all that has its size, or just the few small files that name versions."""
     always = {reading.metadata, "torch/version.py"}
     rows = reading.record.rows
+    left_out = comparison.failed | comparison.outside | comparison.rewritten
     for path, digest, size in rows if deep else [row for row in rows if row[0] in always]:
-        if path not in comparison.failed and path not in comparison.outside and can_check(digest):
+        if path not in left_out and can_check(digest):
             yield Task(f"{reading.site}/{path}", digest, size or 0)
 
 

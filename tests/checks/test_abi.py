@@ -20,8 +20,10 @@ PYTHON = InterpreterFact(
 NO_EXTENSIONS = ExtensionsFact(extensions=())
 
 
-def judge(dists: list[Distribution], *extensions: tuple[str, str]) -> list[Outcome]:
-    found = tuple(Extension(path=path, tag=tag) for path, tag in extensions)
+def judge(
+    dists: list[Distribution], *extensions: tuple[str, str], owner: str = ""
+) -> list[Outcome]:
+    found = tuple(Extension(path=path, tag=tag, owner=owner) for path, tag in extensions)
     return outcomes(
         "package-for-another-python",
         PYTHON,
@@ -121,3 +123,21 @@ def test_python_whose_version_nobody_knows() -> None:
 def test_extensions_of_a_wheel_that_does_not_fit_are_not_named_again() -> None:
     found = judge([wheel("torch", "cp312-cp312-linux_x86_64")], (TORCH_312, "cpython-312"))
     assert len(found) == 1
+
+
+MXFP8 = "/env/torchao/_C_mxfp8.cpython-310-x86_64-linux-gnu.so"
+
+
+@pytest.mark.parametrize(
+    ("tag", "recorded", "culprit"),
+    [
+        pytest.param("cp310-abi3-linux_x86_64", True, "", id="shipped-for-any-python"),
+        pytest.param("py3-none-linux_x86_64", True, "", id="shipped-without-an-abi"),
+        pytest.param("cp310-abi3-linux_x86_64", False, "torchao", id="put-there-by-somebody"),
+        pytest.param("cp311-cp311-linux_x86_64", True, "torchao", id="shipped-for-one-python"),
+    ],
+)
+def test_extension_that_is_loaded_by_its_path(tag: str, recorded: bool, culprit: str) -> None:
+    owner = "torchao" if recorded else ""
+    (found,) = judge([wheel("torchao", tag)], (MXFP8, "cpython-310"), owner=owner)
+    assert (found.culprit if isinstance(found, Problem) else "") == culprit

@@ -203,6 +203,24 @@ def test_program_that_may_not_be_run(
     assert f"mode {mode:o}" in problem.evidence[0].found
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        pytest.param("#!{}/bin/python\nmain()\n", [], id="first-line-rewritten"),
+        pytest.param("", ["nvidia-curand-cu12"], id="emptied"),
+    ],
+)
+def test_script_of_an_environment_that_was_moved(
+    cuda_environment: Environment, content: str, told: list[str]
+) -> None:
+    files = {"nvidia/curand/lib/libcurand.so.10": elf("libcurand.so.10")}
+    script = {"../../../bin/tool": b"#!/env/bin/python\nmain()\n"}
+    cuda_environment.install("nvidia-curand-cu12", "10.3", files | script)
+    (cuda_environment.prefix / "bin/tool").write_text(content.format(cuda_environment.prefix))
+    assert [problem.culprit for _, problem in errors(cuda_environment)] == told
+    assert [problem.culprit for _, problem in errors(cuda_environment, deep=True)] == told
+
+
 def test_file_that_packages_share_alike_is_told_once(cuda_environment: Environment) -> None:
     for name in ("nvidia-cublas-cu12", "nvidia-curand-cu12"):
         library = f"nvidia/{name[7:-5]}/lib/lib{name[7:-5]}.so.12"
