@@ -15,7 +15,7 @@ from envdoctor.profile import VariablesSection
 from envdoctor.resources import bundled
 from envdoctor.store import Store
 from envdoctor.talk import Event, EventKind
-from envdoctor.train_request import require_valid
+from envdoctor.train_request import require_layout, require_valid
 from envdoctor.verify import UnfitEnvironmentError
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def train(request: TrainRequest, *, settings: Settings, talk: Talk) -> int:
     if {"-h", "--help"} & set(request.command):
         return explain(request.command, settings)
     place = choose(request, settings)
+    if request.config:
+        require_layout(request.config, place.env)
     talk(Event(kind=EventKind.NOTE, text=f"environment: {place.env} ({place.origin})"))
     kept, dropped = inherited(settings.variables, place.profile)
     if dropped:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envdoctor.errors import UsageError, UserFileError
+from envdoctor.facts import FactSet
+from envdoctor.probes.interpreter import read_interpreter
+from envdoctor.probes.subject import Subject
+from envdoctor.probes.torch_build import read_torch_build
 from envdoctor.resources import trainer_module
 
 if TYPE_CHECKING:
@@ -82,3 +86,25 @@ def require_run_file(path: Path) -> None:
         config.check_inputs(config.load_config(path))
     except config.ConfigError as error:
         raise UserFileError(str(error), reference="run-file-not-valid") from error
+
+
+def require_layout(path: Path, env: Path) -> None:
+    """Refuse a layout that the environment's torch cannot run, or not safely.
+
+    Args:
+        path: The run file, which is valid.
+        env: The environment that is to run it.
+
+    Raises:
+        UserFileError: It is refused, with the reason in one line.
+    """
+    rules = trainer_module("config")
+    layout = rules.load_config(path).layout
+    if layout.mode == "inline":
+        return
+    subject = Subject(prefix=env)
+    build = read_torch_build(subject, FactSet([read_interpreter(subject, FactSet([]))]))
+    try:
+        rules.check_layout(layout, torch_version=build.version or "")
+    except rules.ConfigError as error:
+        raise UserFileError(f"{path}: {error}", reference="layout-refused") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -189,6 +190,31 @@ def test_named_environments_are_taken(bench: Bench) -> None:
         assert place.profile is not None
         assert place.profile.name == "tiny"
         assert place.store is not None
+
+
+@pytest.mark.parametrize(
+    ("torch_version", "words"),
+    [
+        pytest.param("2.11.0+cu130", "refused: torch 2.11.0+cu130 keeps one flag", id="affected"),
+        pytest.param("2.14.1+cu130", "threads, which is not supported", id="not-affected"),
+        pytest.param(None, "refused: torch before 2.14 keeps one flag", id="no-torch"),
+    ],
+)
+def test_layout_of_threads_is_refused_before_the_gate(
+    bench: Bench, tmp_path: Path, torch_version: str | None, words: str
+) -> None:
+    env = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True)
+    if torch_version:
+        package = next(env.glob("lib/python3*/site-packages")) / "torch"
+        package.mkdir()
+        (package / "version.py").write_text(f"__version__ = {torch_version!r}\n")
+    run_file = bench.folder / "run.toml"
+    run_file.write_text(RUN_FILE + '[layout]\nmode = "threads"\n')
+    with pytest.raises(UserFileError, match=re.escape(words)) as caught:
+        launch.train(request(bench, env=env), settings=variables_of(bench), talk=silent)
+    assert caught.value.message.startswith(f"{run_file}: layout.mode: found threads")
+    assert "\n" not in caught.value.message
 
 
 def test_environment_from_elsewhere_has_no_profile(bench: Bench, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from torch.nn import functional
 from torch.nn.attention.flex_attention import BlockMask, FlexKernelOptions, flex_attention
 
 from train.block_mask import block_mask
+from train.settings import ConfigError
 from train.sizes import dense_attention_bytes
 from train.visibility import dense_mask
 
@@ -170,11 +171,12 @@ def attention_for(
         dense_budget_bytes: Scores that one layer may hold, if dense.
 
     Raises:
-        UnfusedAttentionError: flex is wanted where it has no backward pass (CPU, torch 2.10 to
-            2.15).
+        ConfigError: flex is wanted where it has no backward pass (CPU, torch 2.10 to 2.15).
     """
     if kind == "flex" and device.type != "cuda":
-        raise UnfusedAttentionError(f"flex_attention cannot train on {device.type}: use dense")
+        raise ConfigError(
+            [f"train.attention: found flex, which cannot train on {device.type}; wanted dense"]
+        )
     if kind == "flex" or (kind == "auto" and device.type == "cuda"):
         return FusedMask()
     return DenseMask(dense_budget_bytes)

@@ -16,9 +16,17 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from train.layout import LayoutConfig, check_layout, contradictions
 from train.settings import ConfigError, problems_of
 
-__all__ = ["ConfigError", "TrainConfig", "check_inputs", "load_config", "to_builtins"]
+__all__ = [
+    "ConfigError",
+    "TrainConfig",
+    "check_inputs",
+    "check_layout",
+    "load_config",
+    "to_builtins",
+]
 
 PACKAGE_PREFIX = "package:"
 
@@ -81,6 +89,9 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train; auto takes a CUDA device when torch sees one."""
+    attention: Literal["auto", "flex", "dense"] = "auto"
+    """How the drafter attends in training: flex is compiled and never holds the scores, and needs a
+    CUDA device; dense holds them all; auto is flex on CUDA and dense elsewhere."""
     seed: Annotated[int, msgspec.Meta(ge=0)] = 42
     """Seeds the initial weights, the epoch order and the anchors."""
     epochs: PositiveInt = 6
@@ -148,6 +159,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     draft: DraftConfig
     data: DataConfig
     train: TrainSettings = TrainSettings()
+    layout: LayoutConfig = LayoutConfig()
     eval: EvalConfig = EvalConfig()
     log: LogConfig = LogConfig()
 
@@ -192,7 +204,12 @@ def load_config(path: Path) -> TrainConfig:
 
 def cross_field_problems(config: TrainConfig) -> list[str]:
     """Return one line for each pair of settings that contradict each other."""
-    problems = []
+    problems = contradictions(config.layout)
+    if (config.train.device, config.train.attention) == ("cpu", "flex"):
+        problems.append(
+            "train.attention: found flex, which cannot train on a CPU; wanted dense or auto"
+            " with train.device cpu"
+        )
     buckets = config.data.buckets
     if not buckets or list(buckets) != sorted(set(buckets)):
         problems.append(f"data.buckets: found {list(buckets)}, wanted rising lengths")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from train.attention import attention_for
 from train.conversations import read_conversations
 from train.course import Pair
 from train.data import Encoding, build_dataset, prompt_ids
@@ -50,6 +51,7 @@ def load(config: TrainConfig) -> Inputs:
         SelfTestError: The target does not behave as the training needs.
     """
     device = choose_device(config.train.device)
+    attention_for(device, kind=config.train.attention)  # refuses what the device cannot do
     target = load_target(config.target, num_taps=config.draft.num_layers, device=device)
     drafter = new_drafter(config, target)
     encoding = Encoding(

@@ -109,7 +109,7 @@ def objective_of(config: TrainConfig, *, device: torch.device, num_anchors: int)
     return Objective(
         num_anchors=num_anchors,
         gamma=config.gamma,
-        attention=attention_for(device),
+        attention=attention_for(device, kind=config.train.attention),
         chunk_blocks=config.train.objective_chunk_blocks,
     )
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -197,13 +198,13 @@ def test_gamma_follows_the_block_size(
 
 
 def test_every_field_has_a_docstring_and_words_for_its_type() -> None:
-    source = (RUNS.parent / "config.py").read_text("utf-8")
     sections = [TrainConfig] + [
         field.type
         for field in msgspec.structs.fields(TrainConfig)
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
     ]
     for section in sections:
+        source = inspect.getsource(section)
         for field in msgspec.structs.fields(section):
             assert describe(field.type)
             if section is not TrainConfig or field.name == "name":

@@ -139,3 +139,13 @@ def test_sigterm_saves_and_exits_130(tmp_path: Path) -> None:
     assert summary["state"] == "interrupted"
     assert summary["training"]["steps"] == len(metrics.read_text().splitlines())
     assert "decoding" not in summary
+
+
+def test_layout_of_threads_is_refused_before_anything_loads(tmp_path: Path) -> None:
+    run_file = write_run(tmp_path)
+    run_file.write_text(run_file.read_text() + '[layout]\nmode = "threads"\ndrafters = 3\n')
+    code, stderr = finish(start("--config", run_file, "--out", tmp_path / "out"))
+    assert code == 2
+    assert stderr.startswith("error: layout.mode: found threads, ")
+    assert stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -7,10 +7,11 @@ engines load. Ctrl-C saves what was learned and stops; a second one stops at onc
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.config import check_inputs, load_config
+from train.config import check_inputs, check_layout, load_config
 from train.run_folder import RunFolder
 from train.signals import INTERRUPTED_EXIT_CODE, InterruptedRunError, StopSignal
 
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, stop: StopSignal) -> int:
     config = load_config(options.config)
+    check_layout(config.layout, torch_version=metadata.version("torch"))
     check_inputs(config)
     folder = RunFolder.create(config, options.out)
     # Here, because torch takes seconds to import.
