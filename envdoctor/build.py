@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ import msgspec
 from envdoctor import __version__, drift, manifest, receipt, store, uv
 from envdoctor import profile as profiles
 from envdoctor.build_lock import held
-from envdoctor.errors import EnvdoctorError, SpaceError
+from envdoctor.errors import EnvdoctorError
+from envdoctor.filesystem import enough_space
 from envdoctor.install import install, require_room
 from envdoctor.locking import resolved
 from envdoctor.preparation import prepare, umask
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from envdoctor.workshop import Workshop
 
 _ID_LENGTH = 16
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +50,7 @@ class BuildRequest:
         force: True to build anew what is already there and good.
         locks: Folder of the profile's locks; None to use none.
         locked: True to take nothing but what the lock names.
+        wait: True to wait for another build of the profile to end, False to refuse.
     """
 
     profile: Profile
@@ -60,6 +60,7 @@ class BuildRequest:
     force: bool = False
     locks: Path | None = None
     locked: bool = False
+    wait: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +97,18 @@ def build(request: BuildRequest, *, settings: Settings, talk: Talk) -> Built:
     stages = Stages(talk)
     place = Store(settings.home, request.profile.name)
     store.make_folders(place)
-    with stoppable(), umask(0o022), held(place.lock_file, what=f"profile {request.profile.name}"):
+    waiting = stages.note if request.wait else None
+    what = f"profile {request.profile.name}"
+    with (
+        stoppable(),
+        umask(0o022),
+        enough_space(place.home),
+        held(place.lock_file, what=what, waiting=waiting),
+    ):
         for name in store.clean(place):
             stages.note(f"threw away what an unfinished build left: {name}")
         try:
             return _build(_Job(request, settings, place, stages))
-        except OSError as error:
-            if error.errno in _FULL:
-                raise SpaceError(f"{place.home}: {error.strerror}", reference="no-space") from error
-            raise
         except KeyboardInterrupt:
             stages.note(f"stopped; current is {place.linked('current') or 'still none'}")
             raise

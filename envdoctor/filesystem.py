@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envdoctor.errors import SpaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NETWORK = re.compile(r"nfs\d?|lustre|cifs|smb3?|ceph|beegfs|gpfs|glusterfs|9p|fuse\..+")
 MOUNTS = Path("/proc/self/mountinfo")
 GIGABYTE = 10**9
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_MORE_ROOM = "free some, or set ENVDOCTOR_HOME to a folder on another file system"
 
 
 def existing(path: Path) -> Path:
@@ -66,8 +74,28 @@ def require_space(folder: Path, *, need: int, parts: str) -> None:
         raise SpaceError(
             f"needs {need / GIGABYTE:.1f} GB in {folder}, has {free / GIGABYTE:.1f}: {parts}",
             reference="no-space",
-            hint="free some, or set ENVDOCTOR_HOME to a folder on another file system",
+            hint=_MORE_ROOM,
         )
+
+
+@contextmanager
+def enough_space(folder: Path) -> Iterator[None]:
+    """Say of a full disk, a quota or a limit on file sizes that it is one.
+
+    Args:
+        folder: What was written to.
+
+    Raises:
+        SpaceError: In place of the error of the system.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise SpaceError(
+            f"{error.filename or folder}: {error.strerror}", reference="no-space", hint=_MORE_ROOM
+        ) from error
 
 
 def tree_bytes(folder: Path) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from envdoctor import durable
 from envdoctor.probes.digests import digest_of
 from envdoctor.probes.distributions import normalised
 from envdoctor.probes.files import UnreadableError, read_text
@@ -127,12 +128,7 @@ def write(manifest: Manifest, path: Path) -> None:
     """Write a manifest in one step: either all of it is there, or nothing."""
     # msgspec writes no bytes of a path that are not UTF-8; json does.
     text = json.dumps(msgspec.to_builtins(manifest), separators=(",", ":"))
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="ascii") as stream:
-        stream.write(text + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    durable.replace_text(path, text + "\n", encoding="ascii")
 
 
 def read(path: Path) -> Manifest | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from envdoctor import durable
 from envdoctor.interpreter import Interpreter
 from envdoctor.manifest import Tree
 from envdoctor.profile import Profile
@@ -85,12 +85,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 def write(receipt: Receipt, path: Path) -> None:
     """Write a receipt in one step: either all of it is there, or nothing."""
     text = mask(msgspec.json.format(msgspec.json.encode(receipt), indent=2).decode())
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    durable.replace_text(path, text + "\n")
 
 
 def read(path: Path) -> Receipt | None:

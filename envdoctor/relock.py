@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from envdoctor import lockfile, locking, store
+from envdoctor import durable, lockfile, locking, store
 from envdoctor.build_lock import held
 from envdoctor.errors import IntegrityError, UsageError, UserFileError
+from envdoctor.filesystem import enough_space
 from envdoctor.preparation import prepare
 from envdoctor.resolve import resolve
 from envdoctor.shell import stoppable
@@ -62,7 +62,13 @@ def relock(
     stages = Stages(talk)
     place = Store(settings.home, request.profile.name)
     store.make_folders(place)
-    with stoppable(), held(place.lock_file, what=f"profile {request.profile.name}"):
+    waiting = stages.note if request.wait else None
+    what = f"profile {request.profile.name}"
+    with (
+        stoppable(),
+        enough_space(place.home),
+        held(place.lock_file, what=what, waiting=waiting),
+    ):
         store.clean(place)
         try:
             with store.new_log(place).open("w", encoding="utf-8") as log:
@@ -124,14 +130,9 @@ def _kept(before: Lock | None, upgrade: Sequence[str], path: Path) -> dict[str, 
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
+        durable.replace_text(path, text)
     except OSError as error:
         raise UserFileError(
             f"{path}: {error.strerror}",

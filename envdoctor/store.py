@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from envdoctor import links
+from envdoctor.durable import sync_file_system, sync_folder
 from envdoctor.errors import SpaceError
 from envdoctor.probes.files import list_folder
 
@@ -77,9 +79,7 @@ class Store:
 
     def linked(self, link: str) -> str | None:
         """Return the generation that `current` or `previous` means, if it is there."""
-        path = self.envs / link
-        target = path.resolve()
-        return target.name if path.is_symlink() and target.is_dir() else None
+        return links.linked(self.envs, link)
 
     def generations(self) -> list[str]:
         """Return all generations on disk, newest receipt first, those without one last."""
@@ -147,6 +147,7 @@ def clean(store: Store) -> list[str]:
     Returns:
         Names of what was thrown away.
     """
+    links.settle(store.envs)
     kept = {store.linked("current"), store.linked("previous")}
     left = [store.staging / name for name in list_folder(store.staging)]
     left += [
@@ -156,7 +157,7 @@ def clean(store: Store) -> list[str]:
     ]
     for path in (*left, *_torn_downloads(store)):
         discard(store, path)
-    for path in (*store.envs.glob(".*.tmp"), *(store.envs / "receipts").glob(".*.tmp")):
+    for path in (store.envs / "receipts").glob(".*.tmp"):
         path.unlink(missing_ok=True)
     for path in (store.envs / "receipts").glob("*.manifest"):
         if not (store.envs / path.stem).is_dir():
@@ -188,19 +189,20 @@ def unused_generation(store: Store, identity: str) -> str:
 
 
 def put(store: Store, staged: Path, generation: str) -> Path:
-    """Move a finished environment among the generations; it counts once it has a receipt."""
+    """Move a finished environment among the generations; it counts once it has a receipt.
+
+    By then all of it is on disk, so that a power cut leaves no receipt of what is not there.
+    """
+    sync_file_system(store.home)
     target = store.envs / generation
     staged.rename(target)
+    sync_folder(store.envs)
     return target
 
 
 def make_current(store: Store, generation: str) -> None:
     """Let `current` mean another generation, in one step; what it meant becomes `previous`."""
-    before = store.linked("current")
-    if before is not None and before != generation:
-        _point(store, "previous", before)
-    _point(store, "current", generation)
-    _sync_folder(store.envs)
+    links.make_current(store.envs, generation)
 
 
 def prune(store: Store, keep: int) -> list[str]:
@@ -271,18 +273,3 @@ def _torn_downloads(store: Store) -> list[Path]:
 
 def _lease_file(store: Store, generation: str) -> Path:
     return store.home / "locks" / "leases" / f"{store.profile}.{generation}"
-
-
-def _point(store: Store, link: str, generation: str) -> None:
-    temporary = store.envs / f".{link}.tmp"
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(generation)
-    temporary.replace(store.envs / link)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,7 +16,11 @@ from envdoctor.urls import mask
 _KINDS: tuple[tuple[type[EnvdoctorError], str, re.Pattern[str]], ...] = tuple(
     (kind, reference, re.compile(pattern, re.IGNORECASE))
     for kind, reference, pattern in (
-        (SpaceError, "no-space", r"no space left|os error 28\b|quota exceeded|os error 122\b"),
+        (
+            SpaceError,
+            "no-space",
+            r"no space left|quota exceeded|file too large|os error (27|28|122)\b",
+        ),
         (SpaceError, "read-only-file-system", r"read-only file system|os error 30\b"),
         (IntegrityError, "hash-mismatch", r"hash mismatch"),
         (SourceError, "network-off", r"network was disabled|network connectivity is disabled"),
@@ -45,8 +49,10 @@ _MISMATCH = re.compile(
 def meaning(stderr: str) -> EnvdoctorError:
     """Return the error that uv's words mean, with the line that tells most."""
     for kind, reference, pattern in _KINDS:
-        if pattern.search(stderr):
+        if match := pattern.search(stderr):
             message = _conflict(stderr) or _hashes(stderr) or cause(stderr)
+            if kind is SpaceError and match[0].lower() not in message.lower():
+                message = f"{message}: {match[0]}"
             return kind(message, reference=reference, hint=_hint(reference))
     return EnvdoctorError(f"uv failed: {cause(stderr)}", reference="uv-failed")
 

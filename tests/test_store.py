@@ -17,6 +17,8 @@ from envdoctor.build_lock import Holder, held
 from envdoctor.errors import BusyError, ExitCode, SpaceError
 from envdoctor.store import Store
 
+DEAD = Holder(host=socket.gethostname(), pid=2**22 + 1, started=1, since="then")
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Store:
@@ -237,3 +239,56 @@ def test_tree_bytes_counts_blocks(tmp_path: Path) -> None:
     (tmp_path / "a/dangling").symlink_to("nowhere")
     assert 100_000 <= filesystem.tree_bytes(tmp_path) < 200_000
     assert filesystem.tree_bytes(tmp_path / "gone") == 0
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from envdoctor.build_lock import held
+path, mounts, log = map(Path, sys.argv[1:4])
+for _ in range(int(sys.argv[4])):
+    with held(path, what="x", waiting=lambda text: None, mounts=mounts), log.open("a") as stream:
+        stream.write("in ")
+        stream.flush()
+        stream.write("out ")
+"""
+
+
+@pytest.mark.parametrize("kind", ["ext4", "nfs4"])
+def test_of_many_processes_one_holds_the_lock(tmp_path: Path, kind: str) -> None:
+    mounts, path, log = (tmp_path / name for name in ("mountinfo", "x.json", "log"))
+    mounts.write_text(f"30 22 0:30 / / rw - {kind} server:/x rw\n")
+    path.write_bytes(msgspec.json.encode(DEAD))
+    argv = [sys.executable, "-c", HOLD, str(path), str(mounts), str(log), "3"]
+    processes = [subprocess.Popen(argv, cwd=Path(__file__).parents[1]) for _ in range(5)]
+    assert [process.wait(60) for process in processes] == [0] * 5
+    assert log.read_text() == "in out " * 15
+    assert {one.name for one in tmp_path.iterdir()} - {"x.json"} == {"mountinfo", "log"}
+
+
+def test_waiting_for_the_lock_names_its_holder_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    told: list[str] = []
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom envdoctor.build_lock import held\n"
+        "with held(Path(sys.argv[1]), what='x'):\n    print('held', flush=True)\n    time.sleep(1)"
+    )
+    argv = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(
+        argv, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with held(path, what="profile x", waiting=told.append):
+            assert process.wait(5) == 0
+    (line,) = told
+    assert line.startswith(f"waiting: another build of profile x runs: host {socket.gethostname()}")
+    assert f"pid {process.pid}" in line
+
+
+def test_lock_that_somebody_removed_meanwhile_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    with held(path, what="x"):
+        path.unlink()
+        with held(path, what="x"):
+            assert path.exists()

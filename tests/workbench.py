@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -22,14 +23,18 @@ ROOT = Path(__file__).parent.parent
 
 # Prints each event before it does anything more, so that a test can kill it at a known point.
 DRIVER = """
-import sys
+import json, resource, sys
 from envdoctor import build, profile, settings
 from envdoctor.errors import EnvdoctorError
 
 def talk(event):
     print(event.kind, event.stage, event.text, flush=True)
 
-request = build.BuildRequest(profile=profile.load_profile(sys.argv[1]))
+options = json.loads(sys.argv[2])
+limit = options.pop("limit", None)
+request = build.BuildRequest(profile=profile.load_profile(sys.argv[1]), **options)
+if limit is not None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:
     build.build(request, settings=settings.load(), talk=talk)
 except EnvdoctorError as error:
@@ -109,9 +114,10 @@ forbid = ["vllm*"]
         request = build.BuildRequest(profile=profile.load_profile(path), **options)  # type: ignore[arg-type]
         return build.build(request, settings=self.settings, talk=self.events.append)
 
-    def start(self, path: str) -> subprocess.Popen[str]:
+    def start(self, path: str, **options: object) -> subprocess.Popen[str]:
+        """Start a build in a process; `limit` is of the bytes of a file, other options of it."""
         return subprocess.Popen(
-            [sys.executable, "-c", DRIVER, path],
+            [sys.executable, "-c", DRIVER, path, json.dumps(options)],
             cwd=ROOT,
             env={**os.environ, "ENVDOCTOR_HOME": str(self.home)},
             stdout=subprocess.PIPE,
@@ -134,3 +140,14 @@ forbid = ["vllm*"]
         places = [self.home / "staging/tiny", self.home / "trash"]
         found = [path for place in places if place.is_dir() for path in place.iterdir()]
         return [str(path) for path in [*found, *self.envs.glob(".*.tmp")]]
+
+
+def wait_for(process: subprocess.Popen[str], start: str) -> None:
+    """Read what a started build says until a line begins so."""
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line.startswith(start):
+            return
+    raise AssertionError(f"never said {start!r}: {''.join(seen)}")

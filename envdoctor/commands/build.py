@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.commands.options import ProfileOption, profile_name
+from envdoctor.commands.options import NoWaitOption, ProfileOption, profile_name
 
 
 def build(
@@ -36,6 +36,7 @@ def build(
         bool,
         typer.Option("--locked", help="Take nothing but what the profile's lock names."),
     ] = False,
+    no_wait: NoWaitOption = False,
 ) -> None:
     """Build a clean environment from a profile, verify it, and only then put it in place.
 
@@ -47,7 +48,7 @@ def build(
 
     Exit codes: 1 it was built but did not pass, 2 no such profile or no fresh lock, 4 no set of
     packages fits, 5 a source cannot be reached, 6 a hash is wrong, 7 no space, 8 another build
-    runs, 9 no uv or Python, 130 interrupted.
+    runs (--no-wait), 9 no uv or Python, 130 interrupted.
     """
     from envdoctor import settings
     from envdoctor.build import BuildRequest
@@ -65,6 +66,7 @@ def build(
         force=force,
         locks=folder_of(name),
         locked=locked,
+        wait=not no_wait,
     )
     built = run(request, settings=settings.load(), talk=Progress())
     typer.echo(built.current)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.commands.options import ProfileOption, profile_name
+from envdoctor.commands.options import NoWaitOption, ProfileOption, profile_name
 
 
 def lock(
@@ -26,6 +26,7 @@ def lock(
         typer.Option(help="Python to lock for: path, command or version; default: this one."),
     ] = None,
     uv: Annotated[Path | None, typer.Option(help="uv binary to use.")] = None,
+    no_wait: NoWaitOption = False,
 ) -> None:
     """Resolve a profile anew, write its lock beside it, and print what differs from before.
 
@@ -34,7 +35,7 @@ def lock(
     packages from it while the profile asks for the same; with --locked it takes nothing else.
 
     Exit codes: 2 no such profile, 4 no set of packages fits, 5 a source cannot be reached, 8 a
-    build runs, 9 no uv or Python.
+    build runs (--no-wait), 9 no uv or Python.
     """
     from envdoctor import settings
     from envdoctor.build import BuildRequest
@@ -50,6 +51,7 @@ def lock(
         python=python,
         uv=uv,
         locks=folder_of(name),
+        wait=not no_wait,
     )
     done = relock(request, upgrade=upgrade or (), settings=settings.load(), talk=Progress())
     for one in done.differences:

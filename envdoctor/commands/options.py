@@ -31,6 +31,11 @@ PythonOption = Annotated[
 ]
 PrefixOption = Annotated[Path | None, typer.Option(help="Look at the environment in this folder.")]
 
+NoWaitOption = Annotated[
+    bool,
+    typer.Option("--no-wait", help="End with 8 where another build of the profile runs."),
+]
+
 FactsOption = Annotated[
     Path | None,
     typer.Option(
