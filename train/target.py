@@ -21,12 +21,14 @@ from train.config import PACKAGE_PREFIX
 from train.frozen_target import TargetStates
 from train.layer_ids import tapped_layer_ids
 from train.settings import ConfigError
+from train.target_mask import attention_mask
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from transformers import Cache, PreTrainedConfig
 
     from train.config import TargetConfig
+    from train.frozen_target import View
 
 
 class Target:
@@ -92,7 +94,9 @@ class Target:
         return logits_V
 
     @torch.no_grad()
-    def states(self, ids_BT: Tensor, *, cache: Cache | None = None) -> TargetStates:
+    def states(
+        self, ids_BT: Tensor, *, cache: Cache | None = None, view: View | None = None
+    ) -> TargetStates:
         """Run the decoder, and not the head.
 
         Rows must be padded on the right: attention is causal, so what follows a token cannot change
@@ -101,11 +105,14 @@ class Target:
         Args:
             ids_BT: Token ids; with a cache they continue what the cache holds.
             cache: Keys and values of earlier tokens, extended in place.
+            view: Positions and visibility; None means one after the other, each seeing all before.
         """
         self._tapped.clear()
-        output = self._decoder(
-            input_ids=ids_BT, use_cache=cache is not None, **{self._cache_name: cache}
-        )
+        arguments: dict[str, Any] = {self._cache_name: cache}
+        if view is not None:
+            arguments["position_ids"] = view.positions_BT
+            arguments["attention_mask"] = attention_mask(view, config=self.config, dtype=self.dtype)
+        output = self._decoder(input_ids=ids_BT, use_cache=cache is not None, **arguments)
         tapped = [self._tapped[layer] for layer in self.layer_ids]
         self._tapped.clear()
         return TargetStates(

@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from train.anchors import anchor_keys
 from train.drafter import Drafter
 from train.drafter_config import DrafterConfig, drafter_config_for
-from train.frozen_target import TargetStates
+from train.frozen_target import TargetStates, View
 from train.layer_ids import tapped_layer_ids
 from train.objective import Rows
 
@@ -48,7 +48,9 @@ class TinyTarget:
         return logits
 
     @torch.no_grad()
-    def states(self, ids_BT: Tensor, *, cache: Cache | None = None) -> TargetStates:
+    def states(
+        self, ids_BT: Tensor, *, cache: Cache | None = None, view: View | None = None
+    ) -> TargetStates:
         decoder = self.model.model
         # transformers 5.2x renamed the argument, and warns about the old name.
         is_renamed = "cache" in inspect.signature(decoder.forward).parameters
@@ -56,6 +58,8 @@ class TinyTarget:
             ids_BT,
             use_cache=cache is not None,
             output_hidden_states=True,
+            position_ids=None if view is None else view.positions_BT,
+            attention_mask=None if view is None else view.visible_BTS[:, None],
             **{"cache" if is_renamed else "past_key_values": cache},
         )
         tapped = [output.hidden_states[layer + 1] for layer in self.layer_ids]

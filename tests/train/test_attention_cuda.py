@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import Cache
 
-    from train.frozen_target import TargetStates
+    from train.frozen_target import TargetStates, View
     from train.loss import LossSums
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -126,7 +126,9 @@ class StandIn:
     def logits(self, final_D: Tensor) -> Tensor:
         return final_D @ self.table_VD.T / 8
 
-    def states(self, ids_BT: Tensor, *, cache: Cache | None = None) -> TargetStates:
+    def states(
+        self, ids_BT: Tensor, *, cache: Cache | None = None, view: View | None = None
+    ) -> TargetStates:
         raise NotImplementedError
 
 
