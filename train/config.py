@@ -18,10 +18,12 @@ import msgspec
 
 from train.layout import LayoutConfig, check_layout, contradictions
 from train.settings import ConfigError, problems_of
+from train.train_section import PositiveInt, TrainSettings
 
 __all__ = [
     "ConfigError",
     "TrainConfig",
+    "TrainSettings",
     "check_inputs",
     "check_layout",
     "load_config",
@@ -30,11 +32,7 @@ __all__ = [
 
 PACKAGE_PREFIX = "package:"
 
-PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 TokenId = Annotated[int, msgspec.Meta(ge=0)]
-Bytes = Annotated[int, msgspec.Meta(ge=0)]
-Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-Beta = Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)]
 
 
 class TargetConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -84,49 +82,6 @@ class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Conversations taken from the start of `train`; unset takes all."""
 
 
-class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Optimisation."""
-
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to train; auto takes a CUDA device when torch sees one."""
-    attention: Literal["auto", "flex", "dense"] = "auto"
-    """How the drafter attends in training: flex is compiled and never holds the scores, and needs a
-    CUDA device; dense holds them all; auto is flex on CUDA and dense elsewhere."""
-    seed: Annotated[int, msgspec.Meta(ge=0)] = 42
-    """Seeds the initial weights, the epoch order and the anchors."""
-    epochs: PositiveInt = 6
-    """Passes over the training conversations."""
-    max_steps: PositiveInt | None = None
-    """Optimizer steps after which to stop although epochs are left; unset runs all epochs."""
-    peak_lr: Annotated[float, msgspec.Meta(gt=0.0)] = 6e-4
-    """Learning rate after the warm-up."""
-    final_lr_fraction: Fraction = 0.0
-    """Share of `peak_lr` where the cosine ends."""
-    warmup_fraction: Fraction = 0.04
-    """Share of the optimizer steps in which the learning rate rises from 0."""
-    weight_decay: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
-    """AdamW weight decay of the matrices."""
-    betas: tuple[Beta, Beta] = (0.9, 0.95)
-    """AdamW decay rates of the two moments."""
-    grad_clip: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
-    """Global gradient norm above which gradients are scaled down."""
-    num_anchors: PositiveInt = 512
-    """Blocks per conversation and pass."""
-    gamma: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
-    """Slots after which the loss weight has fallen to 1/e; unset follows the block size."""
-    micro_batch: PositiveInt = 1
-    """Conversations per forward and backward."""
-    accumulation: PositiveInt = 1
-    """Micro-batches per optimizer step."""
-    objective_chunk_blocks: PositiveInt = 128
-    """Blocks of a row whose logits exist at once."""
-    checkpoint_layers: bool = False
-    """Recompute the drafter's layers in the backward pass instead of keeping their activations."""
-    cache_features_bytes: Bytes = 0
-    """Memory of the training device for the target's states, so that an epoch after the first needs
-    no target; 0 keeps none."""
-
-
 class EvalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is measured before and after the training."""
 
@@ -172,6 +127,11 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         published = {16: 7.0, 10: 5.0, 8: 4.0}
         block_size = self.draft.block_size
         return self.train.gamma or published.get(block_size, 0.45 * block_size)
+
+    @property
+    def distills(self) -> bool:
+        """Whether the loss needs the target's own distribution, and so its final states."""
+        return self.train.loss in ("distill", "dpace-distill")
 
     @property
     def min_supervised(self) -> int:
@@ -228,9 +188,16 @@ def cross_field_problems(config: TrainConfig) -> list[str]:
             ("train.grad_clip", config.train.grad_clip),
             ("train.gamma", config.gamma),
             ("train.weight_decay", config.train.weight_decay),
+            ("train.distill_temperature", config.train.distill_temperature),
         )
         if not math.isfinite(value)
     ]
+    warmup, decay = config.train.warmup_fraction, config.train.decay_fraction
+    if config.train.schedule == "wsd" and warmup + decay > 1.0:
+        problems.append(
+            f"train.decay_fraction: found {decay:g} beside train.warmup_fraction {warmup:g},"
+            " wanted at most 1 together"
+        )
     return problems
 
 

@@ -5,6 +5,7 @@ Acceptance length counts the target's own token, so a drafter that is never righ
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from train.decode import decode_blocks, decode_plain
 from train.features import FeatureStore
 from train.loop import objective_of
 from train.objective import draft_loss
+from train.slot_weights import DecayedWeights
 from train.windows import rows_of
 
 if TYPE_CHECKING:
@@ -231,6 +233,9 @@ def held_out_sums(
 ) -> LossSums:
     """Return the loss sums over the held-out samples, on anchors that never change.
 
+    Always of the decayed cross-entropy, so that runs of different losses can be compared; weights
+    of D-PACE would differ from one checkpoint of a run to the next.
+
     Args:
         config: The run.
         pair: Target and drafter.
@@ -238,7 +243,11 @@ def held_out_sums(
         store: Keeps the target's states from one call to the next.
     """
     rows, buckets = config.train.micro_batch, config.data.buckets
-    objective = objective_of(config, device=pair.target.device, num_anchors=config.eval.num_anchors)
+    objective = dataclasses.replace(
+        objective_of(config, device=pair.target.device, num_anchors=config.eval.num_anchors),
+        weights=DecayedWeights(config.gamma),
+        temperature=None,
+    )
     totals = []
     for group in epoch_batches(samples, buckets=buckets, rows=rows, order=None):
         batch = collate(group, rows=rows, buckets=buckets, eos_id=pair.target.eos_id)

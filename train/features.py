@@ -1,11 +1,15 @@
-"""The target's tapped states of a batch, computed once per sample where memory allows.
+"""The target's states of a batch, computed once per sample where memory allows.
 
-Shape suffixes: B rows, S tokens, F = tapped layers * D.
+Shape suffixes: B rows, S tokens, T tokens of one sample, D hidden size, F = tapped layers * D,
+W = F, or F + D with final states.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,40 +18,64 @@ if TYPE_CHECKING:
     from train.target import Target
 
 
+@dataclass(frozen=True)
+class Features:
+    """What the training reads of the target, on the target's device.
+
+    Padding holds states of padding tokens or zeros: nothing reads it.
+
+    Attributes:
+        tapped_BSF: Outputs of the tapped layers.
+        final_BSD: States after the final norm; None when the store was not asked for them.
+    """
+
+    tapped_BSF: Tensor
+    final_BSD: Tensor | None = None
+
+
 class FeatureStore:
     """Runs the target over batches, and remembers what it gave.
 
     Args:
         target: The frozen target.
         budget_bytes: What may be kept on the target's device; beyond it samples are computed anew.
+        with_final: Also give the states after the final norm, which distillation reads.
     """
 
-    def __init__(self, target: Target, *, budget_bytes: int) -> None:
+    def __init__(self, target: Target, *, budget_bytes: int, with_final: bool = False) -> None:
         self._target = target
         self._free_bytes = budget_bytes
+        self._with_final = with_final
         self._kept: dict[int, Tensor] = {}
 
-    def features(self, batch: Batch) -> Tensor:
-        """Return the states [B, S, F] of a batch on the target's device.
+    def features(self, batch: Batch) -> Features:
+        """Return the states of a batch."""
+        states_BSW = self._states(batch)
+        if not self._with_final:
+            return Features(states_BSW)
+        num_final = self._target.config.hidden_size
+        return Features(states_BSW[..., :-num_final], states_BSW[..., -num_final:])
 
-        Padding holds states of padding tokens or zeros: nothing reads it.
-        """
+    def _states(self, batch: Batch) -> Tensor:
         if all(sample.index in self._kept for sample in batch.samples):
             return self._from_memory(batch)
-        features_BSF = self._target.states(batch.ids_BS.to(self._target.device)).tapped_BTF
+        states = self._target.states(batch.ids_BS.to(self._target.device))
+        states_BSW = states.tapped_BTF
+        if self._with_final:
+            states_BSW = torch.cat((states_BSW, states.final_BTD), dim=-1)
         for row, sample in enumerate(batch.samples):
-            self._keep(sample, features_BSF[row, : len(sample.ids)])
-        return features_BSF
+            self._keep(sample, states_BSW[row, : len(sample.ids)])
+        return states_BSW
 
     def _from_memory(self, batch: Batch) -> Tensor:
         kept = [self._kept[sample.index] for sample in batch.samples]
-        features_BSF = kept[0].new_zeros(*batch.ids_BS.shape, kept[0].shape[-1])
-        for row, features_TF in enumerate(kept):
-            features_BSF[row, : len(features_TF)] = features_TF
-        return features_BSF
+        states_BSW = kept[0].new_zeros(*batch.ids_BS.shape, kept[0].shape[-1])
+        for row, states_TW in enumerate(kept):
+            states_BSW[row, : len(states_TW)] = states_TW
+        return states_BSW
 
-    def _keep(self, sample: Sample, features_TF: Tensor) -> None:
-        size = features_TF.numel() * features_TF.element_size()
+    def _keep(self, sample: Sample, states_TW: Tensor) -> None:
+        size = states_TW.numel() * states_TW.element_size()
         if sample.index not in self._kept and size <= self._free_bytes:
             self._free_bytes -= size
-            self._kept[sample.index] = features_TF.clone()  # a view would keep the whole batch
+            self._kept[sample.index] = states_TW.clone()  # a view would keep the whole batch

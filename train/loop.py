@@ -14,7 +14,8 @@ from train.features import FeatureStore
 from train.ledger import Ledger, Step
 from train.objective import Objective, Rows, draft_loss
 from train.optimizer import set_learning_rate
-from train.schedule import warmup_cosine
+from train.schedule import warmup_stable_cosine
+from train.slot_weights import DecayedWeights, PathWeights
 from train.windows import windows
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from train.course import Course, Pair
     from train.ledger import Outcome, StepReport
     from train.loss import LossSums
+    from train.optimizer import Optimizer
 
 
 class Stop(Protocol):
@@ -79,7 +81,9 @@ def train(
     config, pair = course.config, course.pair
     settings = config.train
     objective = objective_of(config, device=pair.target.device, num_anchors=settings.num_anchors)
-    store = FeatureStore(pair.target, budget_bytes=settings.cache_features_bytes)
+    store = FeatureStore(
+        pair.target, budget_bytes=settings.cache_features_bytes, with_final=config.distills
+    )
     ledger = Ledger(course.num_steps, every_steps=config.log.every_steps, report=report)
     pair.drafter.train()
     steps = windows(config, samples=course.samples, store=store, eos_id=pair.target.eos_id)
@@ -93,6 +97,8 @@ def train(
             objective=objective,
             grad_clip=settings.grad_clip,
         )
+        if course.average is not None:
+            course.average.update_parameters(pair.drafter)
         is_last = index + 1 == course.num_steps or stop.requested
         ledger.add(Step(window.epoch, sums, window.num_tokens, rate, grad_norm), is_last=is_last)
         taken = StepTaken(index + 1, course.num_steps, window.epoch, is_last)
@@ -106,18 +112,23 @@ def train(
 
 def objective_of(config: TrainConfig, *, device: torch.device, num_anchors: int) -> Objective:
     """Return the run's objective with so many blocks per row."""
+    settings = config.train
+    follows_path = settings.loss in ("dpace", "dpace-distill")
     return Objective(
         num_anchors=num_anchors,
-        gamma=config.gamma,
-        attention=attention_for(device, kind=config.train.attention),
-        chunk_blocks=config.train.objective_chunk_blocks,
+        weights=(
+            PathWeights(settings.dpace_alpha) if follows_path else DecayedWeights(config.gamma)
+        ),
+        attention=attention_for(device, kind=settings.attention),
+        temperature=settings.distill_temperature if config.distills else None,
+        chunk_blocks=settings.objective_chunk_blocks,
     )
 
 
 def train_step(
     pair: Pair,
     *,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     window: Sequence[Rows],
     objective: Objective,
     grad_clip: float,
@@ -149,10 +160,15 @@ def train_step(
 
 def learning_rate(step: int, *, num_steps: int, settings: TrainSettings) -> float:
     """Return the learning rate of an optimizer step, counted from 0."""
-    share = warmup_cosine(
+    num_warmup_steps = round(settings.warmup_fraction * num_steps)
+    num_decay_steps = num_steps - num_warmup_steps
+    if settings.schedule == "wsd":
+        num_decay_steps = min(round(settings.decay_fraction * num_steps), num_decay_steps)
+    share = warmup_stable_cosine(
         step,
         num_steps=num_steps,
-        num_warmup_steps=round(settings.warmup_fraction * num_steps),
+        num_warmup_steps=num_warmup_steps,
+        num_decay_steps=num_decay_steps,
         final_fraction=settings.final_lr_fraction,
     )
     return settings.peak_lr * share

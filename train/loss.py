@@ -1,8 +1,11 @@
-"""Position-decayed cross-entropy of the draft tokens, without ever holding all logits.
+"""The loss of the draft tokens, without ever holding all logits.
 
-Shape suffixes: B sequences, N blocks, K slots per block (slot 0 is the anchor and carries no loss),
-M = blocks of all sequences, Q = N * K, R rows that go through the head together, D hidden size,
-V vocabulary.
+Each slot's prediction is compared with its label (cross-entropy), or with the distribution that the
+target itself had for that token (distillation), and weighed by `train.slot_weights`.
+
+Shape suffixes: B sequences, S context tokens, N blocks, K slots per block (slot 0 is the anchor and
+carries no loss), M = blocks of all sequences, Q = N * K, R rows that go through the head together,
+D hidden size, V vocabulary, X = B * S.
 
 The head is a constant, so the only gradient that its logits carry is the one to the drafter's
 output. That gradient is computed with the loss, chunk by chunk, while a chunk's logits exist, and
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from train.anchors import BlockInputs
+    from train.slot_weights import SlotWeights
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class LossSums:
     """Sums over blocks, to be added over the micro-batches of an optimizer step.
 
     Attributes:
-        numerator: Weighted cross-entropy in nats, scalar float32; the only field with a gradient.
+        numerator: Weighted loss in nats, scalar float32; the only field with a gradient.
         denominator: Sum of the weights, scalar float32; 0 when nothing carries loss.
         num_labels_K: Slots that carry loss, per slot.
         num_correct_K: Those whose most likely token is the label.
@@ -55,7 +59,7 @@ class LossSums:
 
     @property
     def loss(self) -> float:
-        """Mean weighted cross-entropy in nats per label; nan when nothing carries loss."""
+        """Mean weighted loss in nats per label; nan when nothing carries loss."""
         return (self.numerator.detach() / self.denominator).item()
 
     @property
@@ -77,44 +81,58 @@ class LossSums:
         return [getattr(self, field.name) for field in dataclasses.fields(self)]
 
 
-def slot_weights(block_size: int, *, gamma: float, device: torch.device) -> Tensor:
-    """Return exp(-(k - 1) / gamma) for slots k >= 1, and 0 for the anchor; [K], float32."""
-    slot_K = torch.arange(block_size, device=device)
-    # Writing the zero into the result would copy it from the host, which waits for the device.
-    return torch.exp(-(slot_K - 1) / gamma) * (slot_K > 0)
+@dataclass(frozen=True)
+class Teacher:
+    """The target's own distribution over each slot's token.
+
+    Attributes:
+        final_XD: The target's states after its final norm, of all tokens of all rows.
+        index_MK: Row of `final_XD` that predicts each slot: the token before the slot's own
+            position, anchor + k - 1. Any row for slots without a label.
+        temperature: Divides both logits; above 1 the less likely tokens count more.
+    """
+
+    final_XD: Tensor
+    index_MK: Tensor
+    temperature: float = 1.0
 
 
-def decayed_cross_entropy(
+def draft_sums(
     hidden_BQD: Tensor,
     *,
     head: Callable[[Tensor], Tensor],
     inputs: BlockInputs,
-    gamma: float,
+    weights: SlotWeights,
+    teacher: Teacher | None = None,
     chunk_blocks: int = 128,
 ) -> LossSums:
-    """Compare what the drafter says with the labels.
+    """Compare what the drafter says with the labels, or with what the target would have said.
 
     Args:
         hidden_BQD: The drafter's output.
         head: The frozen target's path from states [R, D] to logits [R, V].
         inputs: Labels, and where they count.
-        gamma: Decay of the weights exp(-(k - 1) / gamma), in slots.
+        weights: How much each slot counts.
+        teacher: For distillation, where the target's states are; None compares with the labels.
         chunk_blocks: Blocks whose logits exist at the same time; bounds the memory.
     """
-    block_size = inputs.labels_BNK.shape[2]
-    labels_MK = inputs.labels_BNK.flatten(0, 1)
     has_label_MK = inputs.has_label_BNK.flatten(0, 1)
-    weight_K = slot_weights(block_size, gamma=gamma, device=hidden_BQD.device)
-    weight_MK = weight_K * has_label_MK
-    hidden_MKD = hidden_BQD.reshape(-1, block_size, hidden_BQD.shape[-1])
-    chunked: Any = _ChunkedCrossEntropy.apply
-    numerator, correct_MK = chunked(hidden_MKD, labels_MK, weight_MK, head, chunk_blocks)
+    comparison = _Comparison(
+        labels_MK=inputs.labels_BNK.flatten(0, 1),
+        has_label_MK=has_label_MK,
+        head=head,
+        weights=weights,
+        teacher=teacher,
+    )
+    hidden_MKD = hidden_BQD.reshape(*has_label_MK.shape, hidden_BQD.shape[-1])
+    chunked: Any = _ChunkedLoss.apply
+    numerator, denominator, correct_MK = chunked(hidden_MKD, comparison, chunk_blocks)
     is_complete_M1 = has_label_MK[:, 1:].all(dim=1, keepdim=True)
     # The anchor is known, hence right: with it, slot 0 counts the complete blocks.
     prefix_MK = torch.cat((is_complete_M1, correct_MK[:, 1:] & is_complete_M1), dim=1)
     return LossSums(
         numerator=numerator,
-        denominator=weight_MK.sum(),
+        denominator=denominator,
         num_labels_K=has_label_MK.sum(dim=0),
         num_correct_K=correct_MK.sum(dim=0),
         num_prefix_correct_K=prefix_MK.cumprod(dim=1).sum(dim=0),
@@ -122,62 +140,113 @@ def decayed_cross_entropy(
     )
 
 
-class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Weighted sum of cross-entropies over blocks, whose gradient is found on the way forward."""
+class _Compared(NamedTuple):
+    """What a chunk gave: the weighted loss, the sum of its weights, which rows are right."""
+
+    numerator: Tensor
+    denominator: Tensor
+    is_correct_R: Tensor
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Everything but the drafter's output that the loss of some blocks depends on."""
+
+    labels_MK: Tensor
+    has_label_MK: Tensor
+    head: Callable[[Tensor], Tensor]
+    weights: SlotWeights
+    teacher: Teacher | None
+
+    def of_blocks(self, chunk: slice) -> _Comparison:
+        """Return the comparison of some blocks alone."""
+        teacher = self.teacher
+        if teacher is not None:
+            teacher = dataclasses.replace(teacher, index_MK=teacher.index_MK[chunk])
+        return dataclasses.replace(
+            self,
+            labels_MK=self.labels_MK[chunk],
+            has_label_MK=self.has_label_MK[chunk],
+            teacher=teacher,
+        )
+
+    def rows_for_head(self) -> Tensor:
+        """Pick the slots, as indices [R] into M * K, that go through the head.
+
+        On the CPU those that carry loss: the head is most of the work. Elsewhere all but the
+        anchors, because to count them the host would have to wait for the device.
+        """
+        if self.has_label_MK.device.type == "cpu":
+            return self.has_label_MK.flatten().nonzero().squeeze(1)
+        slot = torch.arange(self.has_label_MK.numel(), device=self.has_label_MK.device)
+        return slot.view_as(self.has_label_MK)[:, 1:].flatten()
+
+    def __call__(self, hidden_RD: Tensor, row_R: Tensor) -> _Compared:
+        """Compare the drafter's states of some slots, with a gradient to them."""
+        logits_RV = self.head(hidden_RD)
+        label_R = self.labels_MK.flatten()[row_R]
+        log_draft_RV = functional.log_softmax(logits_RV.float(), dim=-1)
+        entropy_R = -log_draft_RV.gather(1, label_R[:, None]).squeeze(1)
+        loss_R = entropy_R
+        if self.teacher is not None:
+            loss_R = self._divergence(log_draft_RV, row_R, self.teacher)
+        entropy_MK = torch.zeros_like(self.labels_MK, dtype=torch.float32)
+        entropy_MK.view(-1)[row_R] = entropy_R.detach()
+        weight_MK = self.weights(entropy_MK, has_label_MK=self.has_label_MK)
+        return _Compared(
+            numerator=(loss_R * weight_MK.flatten()[row_R]).sum(),
+            denominator=weight_MK.sum(),
+            is_correct_R=(logits_RV.detach().argmax(dim=-1) == label_R)
+            & self.has_label_MK.flatten()[row_R],
+        )
+
+    def _divergence(self, log_draft_RV: Tensor, row_R: Tensor, teacher: Teacher) -> Tensor:
+        """Return KL(target || drafter) in nats of each row.
+
+        Times the squared temperature, so that the gradient keeps its size whatever that is.
+        """
+        with torch.no_grad():
+            final_RD = teacher.final_XD[teacher.index_MK.flatten()[row_R]]
+            log_target_RV = self.head(final_RD).float() / teacher.temperature
+            log_target_RV = functional.log_softmax(log_target_RV, dim=-1)
+        if teacher.temperature != 1.0:
+            # Log-probabilities are logits but for a constant, which the softmax takes out again.
+            log_draft_RV = functional.log_softmax(log_draft_RV / teacher.temperature, dim=-1)
+        kl_RV = log_target_RV.exp() * (log_target_RV - log_draft_RV)
+        return kl_RV.sum(dim=-1) * teacher.temperature**2
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    """Weighted sum of the losses of blocks, whose gradient is found on the way forward."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden_MKD: Tensor,
-        labels_MK: Tensor,
-        weight_MK: Tensor,
-        head: Callable[[Tensor], Tensor],
-        chunk_blocks: int,
-    ) -> tuple[Tensor, Tensor]:
-        """Return the sum, float32, and which labelled slots are right."""
+        ctx: Any, hidden_MKD: Tensor, comparison: _Comparison, chunk_blocks: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the sum and the sum of weights, float32, and which labelled slots are right."""
         numerator = torch.zeros((), device=hidden_MKD.device)
-        correct_MK = torch.zeros_like(labels_MK, dtype=torch.bool)
+        denominator = torch.zeros_like(numerator)
+        is_correct_MK = torch.zeros_like(comparison.has_label_MK)
         grad_MKD = torch.zeros_like(hidden_MKD) if ctx.needs_input_grad[0] else None
-        for first in range(0, len(labels_MK), chunk_blocks):
+        for first in range(0, len(hidden_MKD), chunk_blocks):
             chunk = slice(first, first + chunk_blocks)
-            row_R = _rows_for_head(weight_MK[chunk])
-            weight_R = weight_MK[chunk].flatten()[row_R]
+            compare = comparison.of_blocks(chunk)
+            row_R = compare.rows_for_head()
             hidden_RD = hidden_MKD[chunk].flatten(0, 1)[row_R].requires_grad_(grad_MKD is not None)
             with torch.set_grad_enabled(grad_MKD is not None):
-                partial_sum, correct_R = _weighted_cross_entropy(
-                    head(hidden_RD), label_R=labels_MK[chunk].flatten()[row_R], weight_R=weight_R
-                )
-            numerator += partial_sum.detach()
-            correct_MK[chunk].view(-1)[row_R] = correct_R & (weight_R > 0)
+                compared = compare(hidden_RD, row_R)
+            numerator += compared.numerator.detach()
+            denominator += compared.denominator
+            is_correct_MK[chunk].view(-1)[row_R] = compared.is_correct_R
             if grad_MKD is not None:
-                (grad_RD,) = torch.autograd.grad(partial_sum, hidden_RD)
+                (grad_RD,) = torch.autograd.grad(compared.numerator, hidden_RD)
                 grad_MKD[chunk].view(-1, grad_RD.shape[-1])[row_R] = grad_RD
         ctx.save_for_backward(grad_MKD)
-        ctx.mark_non_differentiable(correct_MK)
-        return numerator, correct_MK
+        ctx.mark_non_differentiable(denominator, is_correct_MK)
+        return numerator, denominator, is_correct_MK
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale the gradient that `forward` kept; the second output has none."""
+        """Scale the gradient that `forward` kept; the other outputs have none."""
         (grad_MKD,) = ctx.saved_tensors
-        return grad_MKD * grads[0].to(grad_MKD.dtype), None, None, None, None
-
-
-def _weighted_cross_entropy(
-    logits_RV: Tensor, *, label_R: Tensor, weight_R: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the weighted sum in float32, and where the most likely token is the label."""
-    entropy_R = functional.cross_entropy(logits_RV.float(), label_R, reduction="none")
-    return (entropy_R * weight_R).sum(), logits_RV.detach().argmax(dim=-1) == label_R
-
-
-def _rows_for_head(weight_MK: Tensor) -> Tensor:
-    """Pick the slots, as indices [R] into M * K, that go through the head.
-
-    On the CPU those that carry loss: the head is most of the work. Elsewhere all but the anchors,
-    because to count them the host would have to wait for the device.
-    """
-    if weight_MK.device.type == "cpu":
-        return weight_MK.flatten().nonzero().squeeze(1)
-    slot_MK = torch.arange(weight_MK.numel(), device=weight_MK.device).view_as(weight_MK)
-    return slot_MK[:, 1:].flatten()
+        return grad_MKD * grads[0].to(grad_MKD.dtype), None, None

@@ -1,7 +1,7 @@
 """One micro-batch of training: from tokens and target states to the loss.
 
-Shape suffixes: B sequences, S context tokens (padded on the right), D hidden size, F = tapped
-layers * D.
+Shape suffixes: B sequences, S context tokens (padded on the right), N blocks per sequence, K slots
+per block, Q = N * K, M = B * N, D hidden size, F = tapped layers * D.
 """
 
 from __future__ import annotations
@@ -9,16 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
 from train.anchors import block_inputs, sample_anchors
-from train.loss import decayed_cross_entropy
+from train.loss import Teacher, draft_sums
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from train.anchors import Anchors
     from train.attention import MaskedAttention
     from train.drafter import Drafter
     from train.frozen_target import FrozenTarget
     from train.loss import LossSums
+    from train.slot_weights import SlotWeights
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Rows:
         keys_BS: Rows of `train.anchors.anchor_keys`, one per sample.
         target_hidden_BSF: The target's tapped states of these tokens.
         document_start_BS: See `train.anchors`; None when every row holds one document.
+        target_final_BSD: The target's states after its final norm; only distillation needs them.
     """
 
     ids_BS: Tensor
@@ -38,6 +43,7 @@ class Rows:
     keys_BS: Tensor
     target_hidden_BSF: Tensor
     document_start_BS: Tensor | None = None
+    target_final_BSD: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -46,14 +52,17 @@ class Objective:
 
     Attributes:
         num_anchors: Blocks per row.
-        gamma: Decay of the slots' weights, in slots; see `train.loss`.
+        weights: How much each slot counts.
         attention: Makes the masked attention; see `train.attention.attention_for`.
+        temperature: Of the distillation from the target's distribution; None compares with the
+            labels instead.
         chunk_blocks: Blocks whose logits exist at the same time.
     """
 
     num_anchors: int
-    gamma: float
+    weights: SlotWeights
     attention: MaskedAttention
+    temperature: float | None = None
     chunk_blocks: int = 128
 
 
@@ -73,6 +82,9 @@ def draft_loss(
 
     Returns:
         Sums whose numerator has a gradient to every parameter, zero if no row has an anchor.
+
+    Raises:
+        ValueError: Distillation is asked for, and the rows lack the target's final states.
     """
     config = drafter.config
     anchors = sample_anchors(
@@ -100,10 +112,38 @@ def draft_loss(
             num_heads=config.num_attention_heads,
         ),
     )
-    return decayed_cross_entropy(
+    return draft_sums(
         hidden_BQD,
         head=target.logits,
         inputs=inputs,
-        gamma=objective.gamma,
+        weights=objective.weights,
+        teacher=teacher_of(rows, anchors, block_size=config.block_size, objective=objective),
         chunk_blocks=objective.chunk_blocks,
+    )
+
+
+def teacher_of(
+    rows: Rows, anchors: Anchors, *, block_size: int, objective: Objective
+) -> Teacher | None:
+    """Point each slot at the state from which the target predicted the slot's token.
+
+    Returns:
+        None where the objective compares with the labels.
+
+    Raises:
+        ValueError: The rows lack the target's final states.
+    """
+    if objective.temperature is None:
+        return None
+    if rows.target_final_BSD is None:
+        raise ValueError("distillation needs the target's final states: see Rows.target_final_BSD")
+    num_rows, num_tokens = rows.ids_BS.shape
+    device = rows.ids_BS.device
+    # The token at anchor + k was predicted one position earlier.
+    token_BNK = anchors.anchor_BN[..., None] + torch.arange(-1, block_size - 1, device=device)
+    first_B11 = torch.arange(num_rows, device=device)[:, None, None] * num_tokens
+    return Teacher(
+        final_XD=rows.target_final_BSD.flatten(0, 1),
+        index_MK=(first_B11 + token_BNK.clamp(0, num_tokens - 1)).flatten(0, 1),
+        temperature=objective.temperature,
     )

@@ -94,7 +94,7 @@ def train_and_save(
         except DenseAttentionTooLargeError as error:
             raise ConfigError([f"train.num_anchors: {error}"]) from error
         save_checkpoint(
-            inputs.pair.drafter,
+            course.trained_drafter,
             folder.checkpoint,
             bos_token_id=target.tokenizer.bos_token_id,
             eos_token_id=target.eos_id,

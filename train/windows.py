@@ -1,6 +1,6 @@
 """What each optimizer step trains on, as a pure function of data, settings and step.
 
-Shape suffixes: B rows, S tokens, F = tapped layers * D.
+Shape suffixes: B rows, S tokens.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from train.objective import Rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from torch import Tensor
-
     from train.config import TrainConfig
     from train.data import Batch
-    from train.features import FeatureStore
+    from train.features import Features, FeatureStore
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,9 @@ def micro_batches(
         yield collate(group, rows=rows, buckets=buckets, eos_id=eos_id)
 
 
-def rows_of(batch: Batch, features_BSF: Tensor, *, seed: int, epoch: int) -> Rows:
+def rows_of(batch: Batch, features: Features, *, seed: int, epoch: int) -> Rows:
     """Put a batch on the features' device, with the keys that pick its anchors."""
-    device = features_BSF.device
+    device = features.tapped_BSF.device
     num_tokens = batch.ids_BS.shape[1]
     keys = [
         anchor_keys(num_tokens, seed=seed, epoch=epoch, sample_index=index)
@@ -85,7 +83,8 @@ def rows_of(batch: Batch, features_BSF: Tensor, *, seed: int, epoch: int) -> Row
         ids_BS=batch.ids_BS.to(device, non_blocking=True),
         loss_mask_BS=batch.loss_mask_BS.to(device, non_blocking=True),
         keys_BS=torch.stack(keys).to(device, non_blocking=True),
-        target_hidden_BSF=features_BSF,
+        target_hidden_BSF=features.tapped_BSF,
+        target_final_BSD=features.final_BSD,
     )
 
 

@@ -16,6 +16,7 @@ from train.drafter import Drafter
 from train.drafter_config import DrafterConfig
 from train.objective import Objective, Rows, draft_loss
 from train.sizes import dense_attention_bytes
+from train.slot_weights import DecayedWeights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +173,7 @@ def small_run(request: pytest.FixtureRequest) -> Run:
         target_layer_ids=(1, 3),
         num_target_layers=6,
     )
-    objective = Objective(num_anchors=64, gamma=4.0, attention=FusedMask())
+    objective = Objective(num_anchors=64, weights=DecayedWeights(4.0), attention=FusedMask())
     drafter = Drafter(config, checkpoint_layers=request.param).cuda()
     return Run(drafter, StandIn(config), objective)
 

@@ -108,6 +108,11 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         pytest.param({"data": {"buckets": []}}, "data.buckets", id="no-bucket"),
         pytest.param({"target": {"layer_ids": [3, 1]}}, "target.layer_ids", id="falling-layers"),
         pytest.param({"train": {"peak_lr": float("inf")}}, "train.peak_lr", id="infinite"),
+        pytest.param(
+            {"train": {"schedule": "wsd", "warmup_fraction": 0.9}},
+            "train.decay_fraction",
+            id="warm-up-meets-decay",
+        ),
     ],
 )
 def test_contradicting_settings_are_refused(

@@ -14,11 +14,12 @@ from train.drafter import Drafter, Rotary, attend_to_all
 from train.drafter_config import DrafterConfig, drafter_config_for
 from train.layer_ids import tapped_layer_ids
 from train.objective import Objective, Rows, draft_loss
+from train.slot_weights import DecayedWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OBJECTIVE = Objective(num_anchors=6, gamma=4.0, attention=DenseMask())
+OBJECTIVE = Objective(num_anchors=6, weights=DecayedWeights(4.0), attention=DenseMask())
 
 
 @pytest.mark.parametrize(

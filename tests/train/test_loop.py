@@ -104,6 +104,28 @@ def test_overfitting_one_batch_lowers_the_loss(tiny: Target, samples: list[Sampl
     assert reports[-1].sums.acceptance_length > 1.5
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"loss": "dpace"}, id="dpace"),
+        pytest.param({"loss": "distill", "peak_lr": 2e-2}, id="distill"),
+        pytest.param(
+            {"loss": "dpace-distill", "peak_lr": 2e-2, "cache_features_bytes": 10**7},
+            id="both-cached",
+        ),
+        # Steps of a matrix this small are a fifth of AdamW's first ones.
+        pytest.param({"optimizer": "muon", "peak_lr": 2e-2}, id="muon"),
+        pytest.param({"schedule": "wsd"}, id="wsd"),
+    ],
+)
+def test_every_way_of_training_learns(
+    tiny: Target, samples: list[Sample], settings: dict[str, Any]
+) -> None:
+    config = config_with(**({"epochs": 30, "num_anchors": 16} | settings))
+    reports, _ = run(config, tiny, samples[:2])
+    assert reports[-1].sums.loss < 0.7 * reports[0].sums.loss
+
+
 def test_same_seed_same_losses_and_weights(tiny: Target, samples: list[Sample]) -> None:
     first, second, other = (
         run(config_with(epochs=2, seed=seed), tiny, samples) for seed in (7, 7, 8)
@@ -206,6 +228,15 @@ def test_learning_rate_rises_and_falls(tiny: Target, samples: list[Sample]) -> N
     assert 0.1 <= rates[-1] < 0.15
 
 
+def test_learning_rate_stays_until_the_decay(tiny: Target, samples: list[Sample]) -> None:
+    config = config_with(epochs=4, micro_batch=1, schedule="wsd", decay_fraction=0.5)
+    reports, _ = run(config, tiny, samples[:5])
+    rates = [one.learning_rate / 5e-3 for one in reports]
+    assert rates[1:11] == [1.0] * 10
+    assert rates[11:] == sorted(rates[11:], reverse=True)
+    assert 0.0 < rates[-1] < 0.1
+
+
 def test_stop_ends_after_the_step(tiny: Target, samples: list[Sample]) -> None:
     config = config_with(epochs=50)
     reports, _ = run(config, tiny, samples, stop_after=2)
@@ -252,8 +283,9 @@ def test_store_stays_within_its_budget(tiny: Target, samples: list[Sample]) -> N
     alone = collate(samples[:1], rows=2, buckets=(96,), eos_id=2)
     tiny_states = tiny.states(alone.ids_BS[:1]).tapped_BTF
     length = len(samples[0].ids)
-    torch.testing.assert_close(store.features(alone)[:1, :length], tiny_states[:, :length])
-    assert store.features(alone)[1].eq(0).all()
+    features_BSF = store.features(alone).tapped_BSF
+    torch.testing.assert_close(features_BSF[:1, :length], tiny_states[:, :length])
+    assert features_BSF[1].eq(0).all()
 
 
 def test_warm_start_copies_the_last_layers(tiny: Target) -> None:

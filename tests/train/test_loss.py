@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.autograd import backward
 from torch.nn import functional
 
-from train import loss as loss_module
 from train.anchors import BlockInputs, block_inputs, sample_anchors
 from train.attention import DenseMask
-from train.loss import LossSums, decayed_cross_entropy, slot_weights
+from train.loss import LossSums, Teacher, _Comparison, draft_sums
 from train.objective import Objective, Rows, draft_loss
+from train.slot_weights import DecayedWeights, PathWeights, SlotWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tests.train.conftest import TinyTarget
     from train.drafter import Drafter
 
-CPU = torch.device("cpu")
-OBJECTIVE = Objective(num_anchors=6, gamma=4.0, attention=DenseMask())
+GAMMA_2 = DecayedWeights(2.0)
+OBJECTIVE = Objective(num_anchors=6, weights=DecayedWeights(4.0), attention=DenseMask())
 
 
 def labelled(labels: list[list[int]], has_label: list[list[bool]]) -> BlockInputs:
@@ -34,15 +34,18 @@ def labelled(labels: list[list[int]], has_label: list[list[bool]]) -> BlockInput
 
 
 class Drawn(NamedTuple):
-    """A random loss problem: output of a drafter, a head, labels with holes."""
+    """A random loss problem: output of a drafter, a head, labels with holes, a loss."""
 
     hidden_BQD: Tensor
     head: Callable[[Tensor], Tensor]
     inputs: BlockInputs
+    weights: SlotWeights = GAMMA_2
+    teacher: Teacher | None = None
 
 
 @pytest.fixture
 def drawn() -> Drawn:
+    """Two rows of five blocks of four slots, compared with their labels."""
     torch.manual_seed(0)
     weight = torch.randn(11, 8)
     has_label_BNK = torch.rand(2, 5, 4) < 0.6
@@ -53,9 +56,34 @@ def drawn() -> Drawn:
     return Drawn(torch.randn(2, 20, 8, requires_grad=True), lambda x: x @ weight.T, inputs)
 
 
+def random_teacher(temperature: float) -> Teacher:
+    """Return states of 14 tokens, and one of them for each slot of `drawn`."""
+    generator = torch.Generator().manual_seed(1)
+    return Teacher(
+        torch.randn(14, 8, generator=generator),
+        torch.randint(0, 14, (10, 4), generator=generator),
+        temperature,
+    )
+
+
+@pytest.fixture(params=["ce", "dpace", "distill", "dpace-distill"])
+def any_loss(drawn: Drawn, request: pytest.FixtureRequest) -> Drawn:
+    """The same problem under each loss."""
+    if "dpace" in request.param:
+        drawn = drawn._replace(weights=PathWeights(0.3))
+    if "distill" in request.param:
+        drawn = drawn._replace(teacher=random_teacher(1.5))
+    return drawn
+
+
 def loss_of(drawn: Drawn, *, chunk_blocks: int = 128) -> LossSums:
-    return decayed_cross_entropy(
-        drawn.hidden_BQD, head=drawn.head, inputs=drawn.inputs, gamma=2.0, chunk_blocks=chunk_blocks
+    return draft_sums(
+        drawn.hidden_BQD,
+        head=drawn.head,
+        inputs=drawn.inputs,
+        weights=drawn.weights,
+        teacher=drawn.teacher,
+        chunk_blocks=chunk_blocks,
     )
 
 
@@ -64,17 +92,10 @@ def gradient_of(value: Tensor, drawn: Drawn) -> Tensor:
     return gradient
 
 
-@pytest.mark.parametrize(("block_size", "gamma"), [(16, 7.0), (10, 5.0), (8, 4.0)])
-def test_weights_decay_from_the_first_drafted_slot(block_size: int, gamma: float) -> None:
-    weights = slot_weights(block_size, gamma=gamma, device=CPU).tolist()
-    assert weights[0] == 0
-    assert weights[1:] == pytest.approx([math.exp(-k / gamma) for k in range(block_size - 1)])
-
-
 def test_known_logits_give_known_sums() -> None:
     logits = torch.tensor([[9.0, 9.0], [0.0, 1.0], [2.0, 0.0], [7.0, 7.0], [0.0, 3.0], [0.0, 0.0]])
     inputs = labelled([[0, 1, 0], [0, 0, 1]], [[False, True, True], [False, True, False]])
-    sums = decayed_cross_entropy(logits[None], head=lambda x: x, inputs=inputs, gamma=2.0)
+    sums = draft_sums(logits[None], head=lambda x: x, inputs=inputs, weights=GAMMA_2)
     second = math.exp(-1 / 2)
     cross_entropies = (math.log1p(math.exp(-1)), math.log1p(math.exp(-2)), math.log1p(math.exp(3)))
     expected = cross_entropies[0] + second * cross_entropies[1] + cross_entropies[2]
@@ -92,56 +113,87 @@ def test_a_prefix_ends_at_the_first_wrong_slot() -> None:
     says = torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1]])
     logits = functional.one_hot(says, 2).flatten(0, 1)[None].float()
     label = [[False, True, True, True]] * 3
-    sums = decayed_cross_entropy(
-        logits, head=lambda x: x, inputs=labelled([[0, 1, 1, 1]] * 3, label), gamma=2.0
+    sums = draft_sums(
+        logits, head=lambda x: x, inputs=labelled([[0, 1, 1, 1]] * 3, label), weights=GAMMA_2
     )
     assert sums.num_correct_K.tolist() == [0, 2, 2, 3]
     assert sums.num_prefix_correct_K.tolist() == [3, 2, 1, 1]
     assert sums.acceptance_length == pytest.approx((2 + 1 + 4) / 3)
 
 
-def test_value_and_gradient_are_those_of_all_logits_at_once(drawn: Drawn) -> None:
-    sums = loss_of(drawn)
-    logits = drawn.head(drawn.hidden_BQD)
-    entropy = functional.cross_entropy(
-        logits.flatten(0, 1), drawn.inputs.labels_BNK.flatten(), reduction="none"
-    )
-    weights = (slot_weights(4, gamma=2.0, device=CPU) * drawn.inputs.has_label_BNK).flatten()
-    numerator = (entropy * weights).sum()
+def all_at_once(drawn: Drawn) -> tuple[Tensor, Tensor]:
+    """Return numerator and denominator from whole logits, the way the definitions read."""
+    log_draft_MKV = drawn.head(drawn.hidden_BQD).view(10, 4, 11).log_softmax(-1)
+    label_MK = drawn.inputs.labels_BNK.flatten(0, 1)
+    entropy_MK = -log_draft_MKV.gather(2, label_MK[..., None])[..., 0]
+    has_label_MK = drawn.inputs.has_label_BNK.flatten(0, 1)
+    weight_MK = drawn.weights(entropy_MK.detach(), has_label_MK=has_label_MK)
+    loss_MK = entropy_MK
+    if drawn.teacher is not None:
+        temperature = drawn.teacher.temperature
+        final_MKD = drawn.teacher.final_XD[drawn.teacher.index_MK]
+        target_MKV = (drawn.head(final_MKD) / temperature).softmax(-1)
+        log_draft_MKV = (drawn.head(drawn.hidden_BQD).view(10, 4, 11) / temperature).log_softmax(-1)
+        kl_MKV = functional.kl_div(log_draft_MKV, target_MKV, reduction="none")
+        loss_MK = kl_MKV.sum(-1) * temperature**2
+    return (weight_MK * loss_MK).sum(), weight_MK.sum()
+
+
+def test_value_and_gradient_are_those_of_all_logits_at_once(any_loss: Drawn) -> None:
+    sums = loss_of(any_loss)
+    numerator, denominator = all_at_once(any_loss)
     torch.testing.assert_close(sums.numerator, numerator)
-    torch.testing.assert_close(sums.denominator, weights.sum())
+    torch.testing.assert_close(sums.denominator, denominator)
     # A factor on top, as the division by the denominator and the clipping will put there.
     torch.testing.assert_close(
-        gradient_of(0.3 * sums.numerator, drawn), gradient_of(0.3 * numerator, drawn)
+        gradient_of(0.3 * sums.numerator, any_loss), gradient_of(0.3 * numerator, any_loss)
     )
 
 
 @pytest.mark.parametrize("chunk_blocks", [1, 3, 10])
-def test_chunks_change_nothing(drawn: Drawn, chunk_blocks: int) -> None:
-    whole, chunked = loss_of(drawn), loss_of(drawn, chunk_blocks=chunk_blocks)
-    for field in dataclasses.fields(LossSums):
-        torch.testing.assert_close(getattr(whole, field.name), getattr(chunked, field.name))
+def test_chunks_change_nothing(any_loss: Drawn, chunk_blocks: int) -> None:
+    whole, chunked = loss_of(any_loss), loss_of(any_loss, chunk_blocks=chunk_blocks)
+    assert_same_sums(whole, chunked)
     torch.testing.assert_close(
-        gradient_of(chunked.numerator, drawn), gradient_of(whole.numerator, drawn)
+        gradient_of(chunked.numerator, any_loss), gradient_of(whole.numerator, any_loss)
     )
+
+
+def assert_same_sums(found: LossSums, wanted: LossSums) -> None:
+    for field in dataclasses.fields(LossSums):
+        torch.testing.assert_close(getattr(found, field.name), getattr(wanted, field.name))
 
 
 def test_slots_without_labels_may_go_through_the_head(
-    drawn: Drawn, monkeypatch: pytest.MonkeyPatch
+    any_loss: Drawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = loss_of(drawn)
+    few = loss_of(any_loss)
 
-    def all_slots(weight_MK: Tensor) -> Tensor:
-        return torch.arange(weight_MK.numel()).view_as(weight_MK)[:, 1:].flatten()
+    def all_slots(self: _Comparison) -> Tensor:
+        slot_MK = torch.arange(self.has_label_MK.numel()).view_as(self.has_label_MK)
+        return slot_MK[:, 1:].flatten()
 
     # What a GPU does, which does not wait to learn how many slots carry loss.
-    monkeypatch.setattr(loss_module, "_rows_for_head", all_slots)
-    many = loss_of(drawn)
-    for field in dataclasses.fields(LossSums):
-        torch.testing.assert_close(getattr(few, field.name), getattr(many, field.name))
+    monkeypatch.setattr(_Comparison, "rows_for_head", all_slots)
+    many = loss_of(any_loss)
+    assert_same_sums(few, many)
     torch.testing.assert_close(
-        gradient_of(many.numerator, drawn), gradient_of(few.numerator, drawn)
+        gradient_of(many.numerator, any_loss), gradient_of(few.numerator, any_loss)
     )
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_a_drafter_that_says_what_the_target_said_has_nothing_to_learn(
+    drawn: Drawn, temperature: float
+) -> None:
+    teacher = random_teacher(temperature)
+    says_MKD = teacher.final_XD[teacher.index_MK]
+    hidden_BQD = says_MKD.view(2, 20, 8).clone().requires_grad_()
+    taught = drawn._replace(hidden_BQD=hidden_BQD, teacher=teacher)
+    sums = loss_of(taught)
+    assert abs(sums.loss) < 1e-6
+    assert gradient_of(sums.numerator, taught).abs().max() < 1e-6
+    assert loss_of(drawn._replace(teacher=teacher)).loss > 0.1
 
 
 def test_the_head_sees_a_chunk_at_a_time_and_never_an_anchor(drawn: Drawn) -> None:
@@ -153,7 +205,7 @@ def test_the_head_sees_a_chunk_at_a_time_and_never_an_anchor(drawn: Drawn) -> No
 
     sums = loss_of(drawn._replace(head=head), chunk_blocks=2)
     backward(sums.numerator)
-    assert len(seen) == 5
+    assert len(seen) == math.ceil(10 / 2)
     assert max(len(rows) for rows in seen) <= 2 * 3
     rows = torch.cat(seen)
     assert len(rows) == int(drawn.inputs.has_label_BNK.sum())
@@ -237,6 +289,6 @@ def test_an_oracle_at_the_same_position_is_right(
     # The oracle says, at each slot, the row's token at that slot's position.
     position = (inputs.positions_BT[:, 24:] + shift).clamp(0, 23)
     hidden = 50.0 * functional.one_hot(rows.ids_BS.gather(1, position), 61).float()
-    sums = decayed_cross_entropy(hidden, head=lambda x: x, inputs=inputs, gamma=4.0)
+    sums = draft_sums(hidden, head=lambda x: x, inputs=inputs, weights=GAMMA_2)
     assert (sums.loss < 1e-6) == is_right
     assert (sums.acceptance_length == 4.0) == is_right
