@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import torch
 from torch import Tensor
 from torch._dynamo import config as dynamo_config
-from torch._dynamo.utils import counters
 from torch.nn import functional
 from torch.nn.attention.flex_attention import BlockMask, FlexKernelOptions, flex_attention
 
@@ -213,7 +212,7 @@ def compiled_flex_attention() -> Callable[..., Tensor]:
         UnfusedAttentionError: torch is set so that it could run unfused.
     """
     refuse_unfused_settings()
-    dynamo_config.recompile_limit = max(dynamo_config.recompile_limit, RECOMPILE_LIMIT)
+    allow_shapes(0)
     # torch runs the unfused kernel with this warning only, shown once per process.
     warnings.filterwarnings("error", message="flex_attention called without torch.compile")
     # fullgraph also makes hitting the recompile limit an error instead of a fall-back.
@@ -221,6 +220,13 @@ def compiled_flex_attention() -> Callable[..., Tensor]:
     return compiled  # type: ignore[no-any-return]
 
 
-def num_compiled_graphs() -> int:
-    """Count the graphs that this process has compiled; constant once all shapes are warm."""
-    return int(counters["stats"]["unique_graphs"])
+def allow_shapes(num_shapes: int) -> None:
+    """Let flex_attention be compiled for so many shapes; four times as many are an error.
+
+    Without room torch's default would be met by the ninth; with fullgraph, meeting it is an error.
+    """
+    limit = max(RECOMPILE_LIMIT, 4 * num_shapes)
+    dynamo_config.recompile_limit = max(dynamo_config.recompile_limit, limit)
+    dynamo_config.accumulated_recompile_limit = max(
+        dynamo_config.accumulated_recompile_limit, limit
+    )

@@ -85,8 +85,8 @@ class CompileWatch:
         since = self._since_warm_up()
         if since.num_graphs or since.num_new:
             raise RecompiledError(
-                f"torch compiled {since.num_graphs} graphs after the warm-up, where every shape of "
-                f"the run should have been known{_reason()}"
+                f"torch compiled {max(since.num_graphs, since.num_new)} more graph(s) after the "
+                f"warm-up, which knew every shape of the run{_reason()}"
             )
 
     def summary(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from train.attention import DenseAttentionTooLargeError, UnfusedAttentionError
 from train.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from train.compile_watch import RecompiledError
 from train.course import Course
 from train.evaluate import Evaluation, compare
 from train.inputs import load
@@ -18,6 +19,7 @@ from train.run_folder import write_json
 from train.selftest import SelfTestError
 from train.settings import ConfigError
 from train.summary import closing_lines, header
+from train.warmup import warm_up
 
 if TYPE_CHECKING:
     from train.config import TrainConfig
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from train.ledger import Outcome, StepReport
     from train.run_folder import RunFolder
     from train.signals import StopSignal
+    from train.warmup import CompileGuard
 
-SELF_TEST_FAILURES = (SelfTestError, UnfusedAttentionError, CheckpointError)
+SELF_TEST_FAILURES = (SelfTestError, UnfusedAttentionError, RecompiledError, CheckpointError)
 """What `execute` raises when something does not hold that a training relies on; exit code 1."""
 
 
@@ -39,6 +42,7 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal) -> bool
     Raises:
         ConfigError: Target or data cannot be used.
         SelfTestError: The target does not behave as the training needs.
+        UnfusedAttentionError: Attention would hold, or held, all its scores.
     """
     watch = Stopwatch()
     progress = Progress(every_seconds=config.log.every_seconds)
@@ -46,6 +50,8 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal) -> bool
     with watch.phase("load"):
         inputs = load(config)
     pair = inputs.pair
+    with watch.phase("warm_up"):
+        guard = warm_up(config, pair=pair, progress=progress)
     evaluation = Evaluation(
         config, target=pair.target, samples=inputs.held_out.samples, prompts=inputs.prompts
     )
@@ -54,7 +60,9 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal) -> bool
         plain = evaluation.decode(None, progress=progress, name="target alone")
         untrained = evaluation.decode(pair.drafter, progress=progress, name="untrained drafter")
     with watch.phase("train"):
-        outcome = train_and_save(config, inputs=inputs, folder=folder, stop=stop, progress=progress)
+        outcome = train_and_save(
+            config, inputs=inputs, folder=folder, stop=stop, progress=progress, guard=guard
+        )
     results: dict[str, Any] = {"training": outcome.summary(), "held_out": losses}
     if not stop.requested:
         # What is measured is what was saved: rounded to bfloat16 and read back.
@@ -65,6 +73,7 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal) -> bool
         results["decoding"] = compare(
             plain, untrained=untrained, trained=trained, block_size=config.draft.block_size
         )
+    results["compilation"] = guard.summary()
     summary = header(config, inputs=inputs, watch=watch, finished=not stop.requested) | results
     write_json(folder.summary, summary)
     for line in closing_lines(summary, folder):
@@ -79,26 +88,32 @@ def train_and_save(
     folder: RunFolder,
     stop: StopSignal,
     progress: Progress,
+    guard: CompileGuard,
 ) -> Outcome:
-    """Train, and save what was learned, also when the user stops it.
+    """Train, and save what was learned, also when the user or the guard stops it.
 
     Raises:
         ConfigError: The device needs dense attention, and the blocks do not fit.
+        RecompiledError: Something was compiled in the middle of the training.
     """
     target = inputs.pair.target
+    save = partial(
+        save_checkpoint,
+        folder=folder.checkpoint,
+        bos_token_id=target.tokenizer.bos_token_id,
+        eos_token_id=target.eos_id,
+    )
     with MetricsWriter(folder.metrics) as metrics, stop.finishing_steps():
         report = partial(report_step, metrics=metrics, progress=progress)
         course = Course.of(config, pair=inputs.pair, samples=inputs.training.samples)
         try:
-            outcome = train(course, report=report, stop=stop, after_step=())
+            outcome = train(course, report=report, stop=stop, after_step=(guard.after_step,))
         except DenseAttentionTooLargeError as error:
             raise ConfigError([f"train.num_anchors: {error}"]) from error
-        save_checkpoint(
-            course.trained_drafter,
-            folder.checkpoint,
-            bos_token_id=target.tokenizer.bos_token_id,
-            eos_token_id=target.eos_id,
-        )
+        except RecompiledError:
+            save(course.trained_drafter)
+            raise
+        save(course.trained_drafter)
     return outcome
 
 

@@ -43,6 +43,7 @@ def header(
 def closing_lines(summary: dict[str, Any], folder: RunFolder) -> list[str]:
     """Return what a person wants to know at the end."""
     lines = [f"checkpoint in {folder.checkpoint}, figures in {folder.summary}"]
+    lines = [*compiled_line(summary["compilation"]), *lines]
     held_out, decoding = summary["held_out"], summary.get("decoding")
     if decoding is None:
         return [f"stopped after {summary['training']['steps']} steps", *lines]
@@ -54,6 +55,16 @@ def closing_lines(summary: dict[str, Any], folder: RunFolder) -> list[str]:
         f"decoding {'equals' if decoding['lossless'] else 'DIFFERS FROM'} plain greedy decoding",
         *lines,
     ]
+
+
+def compiled_line(compilation: dict[str, Any]) -> list[str]:
+    """Return what was compiled, in one line; nothing where attention is not."""
+    if not compilation["num_shapes"]:
+        return []
+    whole, later = compilation["compiled"], compilation["compiled_after_warm_up"]
+    num_later = later["num_graphs"] + later["num_new"]
+    new, cached = whole["num_new"], whole["num_kernels_cached"]
+    return [f"{new} compilations, {num_later} after the warm-up; {cached} came from the cache"]
 
 
 def acceptance_words(decoding: dict[str, Any]) -> str:

@@ -11,7 +11,8 @@ from torch.autograd import backward
 
 from tests.train.conftest import keys
 from train.anchors import Anchors, sample_anchors
-from train.attention import DenseMask, FusedMask, MaskedAttention, num_compiled_graphs
+from train.attention import DenseMask, FusedMask, MaskedAttention
+from train.compile_watch import compilations
 from train.drafter import Drafter
 from train.drafter_config import DrafterConfig
 from train.objective import Objective, Rows, draft_loss
@@ -182,10 +183,10 @@ def test_no_recompilation_over_mixed_lengths(small_run: Run) -> None:
     rows = [small_run.rows(num_tokens) for num_tokens in (256, 512, 1024)]
     for one in rows:
         small_run.step(one)
-    warm = num_compiled_graphs()
+    warm = compilations()
     for step in range(50):
         assert 0 < small_run.step(rows[step % len(rows)]).loss < 100
-    assert num_compiled_graphs() == warm
+    assert compilations() == warm
 
 
 def test_a_step_never_waits_for_the_device(small_run: Run) -> None:
