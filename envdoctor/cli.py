@@ -27,6 +27,7 @@ COMMANDS = {
     "explain": "explain",
     "run": "envs",
     "envs": "envs",
+    "cache": "cache",
     "profiles": "profiles",
 }
 """Commands in the order of the help, with the module of `envdoctor.commands` that has each."""

@@ -82,7 +82,7 @@ from envdoctor.probes.variables import read_variables
 from envdoctor.probes.venv import read_conda, read_openmp, read_venv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from envdoctor.probes.subject import Subject
 
@@ -133,16 +133,23 @@ PROBES: tuple[Probe, ...] = (
 """Every probe, in an order in which each finds the facts it builds on."""
 
 
-def collect(subject: Subject, given: FactSet | None = None) -> FactSet:
+def collect(
+    subject: Subject,
+    given: FactSet | None = None,
+    *,
+    kinds: Collection[type[Fact]] | None = None,
+) -> FactSet:
     """Run every probe whose fact is not given; one that cannot look leaves its reason.
 
     Args:
         subject: What to look at.
         given: Facts that stand in for this machine's, from a snapshot.
+        kinds: The facts that are wanted, with those they build on; None for all.
     """
     facts = given or FactSet([])
     for kind, probe in PROBES:
-        if not isinstance(facts.get(kind), Unavailable):
+        is_wanted = kinds is None or kind in kinds
+        if not is_wanted or not isinstance(facts.get(kind), Unavailable):
             continue
         try:
             facts = facts.having(probe(subject, facts))

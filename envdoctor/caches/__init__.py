@@ -1,0 +1,1 @@
+"""Compile caches: what is in them, whose it is, and moving them."""

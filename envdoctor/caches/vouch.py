@@ -1,0 +1,74 @@
+"""Stamp what passed a deep verification."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from envdoctor.caches import stamp as stamps
+from envdoctor.caches.entries import COUNTED
+from envdoctor.caches.stamp import Stamp, StampedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from envdoctor.caches.fingerprint import Fingerprint
+    from envdoctor.caches.survey import Survey
+
+
+def stamp_all(
+    surveys: Iterable[Survey],
+    fingerprint: Fingerprint,
+    *,
+    home: Path,
+    by: str,
+    runs: Mapping[str, str] | None = None,
+) -> int:
+    """Stamp every entry that is valid or against which nothing is known.
+
+    Args:
+        surveys: Of a deep verification, which read every byte.
+        fingerprint: Of the environment that looks the entries up.
+        home: envdoctor's own folder.
+        by: What vouches: `warm`, `verify` or `import`.
+        runs: What was warmed for, by the run's name.
+
+    Returns:
+        How many entries are stamped now.
+
+    Raises:
+        OSError: A stamp cannot be written.
+    """
+    number = 0
+    for survey in surveys:
+        if not survey.exists:
+            continue
+        files = {file.path: file for _, file in _passed(survey)}
+        number += len({path for path, _ in _passed(survey)})
+        before = stamps.matching(survey.stamps, fingerprint)
+        stamps.save(
+            home,
+            Stamp(
+                root=survey.root,
+                kind=survey.place.kind,
+                fingerprint=fingerprint,
+                made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                by=by,
+                runs={**(before.runs if before else {}), **(runs or {})},
+                files=tuple(files[path] for path in sorted(files)),
+            ),
+        )
+    return number
+
+
+def _passed(survey: Survey) -> Iterator[tuple[str, StampedFile]]:
+    """Yield the files of entries that passed, each beside its entry's path."""
+    for one in survey.judgements:
+        if one.kind not in ("valid", "unknown") or one.entry.kind not in COUNTED:
+            continue
+        digests = survey.readings[one.entry.path].digests or {}
+        if all(file.path in digests for file in one.entry.files):
+            for file in one.entry.files:
+                digest = digests[file.path]
+                yield one.entry.path, StampedFile(file.path, file.size, file.mtime_ns, digest)

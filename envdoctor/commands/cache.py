@@ -1,0 +1,197 @@
+"""`envdoctor cache`."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envdoctor.commands.options import PrefixOption, PythonOption, print_json
+from envdoctor.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from envdoctor.caches.judge import Surroundings
+    from envdoctor.caches.scene import Scene
+    from envdoctor.caches.survey import Survey
+    from envdoctor.render import Line
+
+
+class Format(StrEnum):
+    """How caches are described."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Prunable(StrEnum):
+    """What `prune` can remove."""
+
+    CORRUPT = "corrupt"
+    STALE = "stale"
+    FOREIGN = "foreign"
+
+
+ProfileName = Annotated[
+    str | None,
+    typer.Option("--profile", "-p", help="The current environment of this profile."),
+]
+DeepOption = Annotated[
+    bool, typer.Option("--deep", help="Read and hash every byte; compute torch's keys anew.")
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
+
+cache = typer.Typer(
+    help="Tell whether compile caches are valid here, clean, move and warm them.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+
+@cache.command("status")
+def status(
+    *,
+    python: PythonOption = None,
+    prefix: PrefixOption = None,
+    profile: ProfileName = None,
+    output: FormatOption = Format.TEXT,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="List every entry and what it was built for.")
+    ] = False,
+) -> None:
+    """Show each cache that torch.compile, Triton, FlashInfer and CUDA use in an environment.
+
+    Where it is and which variable decided that, whose it is, how large and old, and what its
+    entries were built for. Nothing is unpickled, loaded or run.
+    """
+    from envdoctor.formats.cache_data import to_data
+    from envdoctor.formats.cache_lines import status_lines
+
+    scene, around, surveys = _surveyed(python, prefix, profile, every=True)
+    if output is Format.JSON:
+        print_json(to_data(scene, around, surveys, entries=True))
+    else:
+        _show(status_lines(scene, around, surveys, verbose=verbose))
+
+
+@cache.command("verify")
+def verify(
+    *,
+    python: PythonOption = None,
+    prefix: PrefixOption = None,
+    profile: ProfileName = None,
+    deep: DeepOption = False,
+    stamp: Annotated[
+        bool,
+        typer.Option("--stamp", help="With --deep: vouch for all entries that passed, as of now."),
+    ] = False,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Class every entry: valid, stale, foreign, corrupt or unknown.
+
+    valid: stamped (by `warm`, `import` or --stamp) for exactly this environment, and unchanged.
+    stale: was stamped, but the driver or a variable is another one now, or the cache was moved.
+    foreign: for another GPU, torch, Triton, Python or processor, or it belongs to another user.
+    corrupt: cut short, empty, overwritten, not what was stamped, or left by a dead process.
+    unknown: nothing is wrong with it, and nobody vouches for it.
+
+    Exit code 1 if an entry is corrupt, a stamped one is gone, or others can write to a cache.
+    """
+    from envdoctor.caches.vouch import stamp_all
+    from envdoctor.formats.cache_data import to_data
+    from envdoctor.formats.cache_lines import is_in_order, verify_lines
+
+    if stamp and not deep:
+        raise UsageError("--stamp vouches for what --deep has read", reference="stamp-not-deep")
+    scene, around, surveys = _surveyed(python, prefix, profile, deep=deep)
+    if output is Format.JSON:
+        print_json(to_data(scene, around, surveys))
+    else:
+        _show(verify_lines(scene, around, surveys, deep=deep))
+    if stamp:
+        number = stamp_all(surveys, around.fingerprint, home=scene.home, by="verify")
+        typer.echo(f"stamped {number} entries", err=True)
+    raise typer.Exit(ExitCode.OK if all(map(is_in_order, surveys)) else ExitCode.PROBLEM)
+
+
+@cache.command("prune")
+def prune(
+    *,
+    python: PythonOption = None,
+    prefix: PrefixOption = None,
+    profile: ProfileName = None,
+    only: Annotated[
+        list[Prunable] | None,
+        typer.Option("--class", help="What to remove; repeatable. Default: corrupt and stale."),
+    ] = None,
+    deep: DeepOption = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be removed, and remove nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove entries that `verify` names, by exact path, after showing them.
+
+    Valid and unknown entries always stay. Foreign ones may be another environment's: they go with
+    `--class foreign` only. A file that has changed since it was shown stays as well.
+
+    Exit code 1 if something could not be removed.
+    """
+    from envdoctor.caches.judge import CLASSES
+    from envdoctor.caches.prune import chosen
+    from envdoctor.caches.prune import prune as remove
+    from envdoctor.formats.cache_lines import entry_lines, pruned_lines
+
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise UsageError(
+            "there is no terminal to ask on",
+            reference="nobody-to-ask",
+            hint="--yes removes, --dry-run only prints",
+        )
+    scene, _, surveys = _surveyed(python, prefix, profile, deep=deep)
+    wanted = {item.value for item in only or [Prunable.CORRUPT, Prunable.STALE]}
+    items = chosen(surveys, {name for name in CLASSES if name in wanted})
+    if not items:
+        typer.echo(f"nothing is {' or '.join(sorted(wanted))}")
+        return
+    _show(entry_lines(items))
+    if dry_run or not (yes or typer.confirm("Remove these files?")):
+        return
+    done = remove(items, home=scene.home)
+    _show(pruned_lines(done))
+    raise typer.Exit(ExitCode.PROBLEM if done.left else ExitCode.OK)
+
+
+def _surveyed(
+    python: str | None,
+    prefix: Path | None,
+    profile: str | None,
+    *,
+    deep: bool = False,
+    every: bool = False,
+) -> tuple[Scene, Surroundings, list[Survey]]:
+    """Return whose caches are meant, what they are held against, and what they hold."""
+    from envdoctor import settings
+    from envdoctor.caches.scene import scene_of
+    from envdoctor.caches.surroundings import look
+    from envdoctor.caches.survey import Manner, survey_all
+    from envdoctor.commands.options import chosen_prefix
+    from envdoctor.probes.cache_places import cache_places
+    from envdoctor.progress import byte_meter
+
+    given = chosen_prefix(python, prefix) if python is not None or prefix is not None else None
+    scene = scene_of(settings.load(), prefix=given, profile=profile)
+    around = look(scene.subject, scene.facts, home=scene.home, deep=deep)
+    manner = Manner(deep=deep, every=every, progress=byte_meter("read") if deep else None)
+    places = cache_places(scene.subject, scene.facts)
+    return scene, around, survey_all(places, around, home=scene.home, manner=manner)
+
+
+def _show(lines: Iterable[Line]) -> None:
+    from envdoctor.render import show
+
+    show(lines)
