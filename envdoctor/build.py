@@ -44,6 +44,8 @@ class BuildRequest:
 
     Args:
         profile: What the environment is to hold.
+        asked: Name of that profile, or path of its file, to be told and to be looked at again.
+        added: Requirements that it holds beyond its file's.
         wheels: Folders of wheels to look into before any index.
         python: Path, command or version of the Python to build on; None for the running one.
         uv: Path of the uv binary; None to find one.
@@ -54,6 +56,8 @@ class BuildRequest:
     """
 
     profile: Profile
+    asked: str = ""
+    added: tuple[str, ...] = ()
     wheels: tuple[Path, ...] = ()
     python: str | None = None
     uv: Path | None = None
@@ -140,7 +144,11 @@ def _build(job: _Job) -> Built:
                 require_room(job.profile, home=job.store.home, cache=job.store.cache)
             with job.stages.stage("resolve", f"profile {job.profile.name}"):
                 resolution = resolved(
-                    what, shop, folder=job.request.locks, strict=job.request.locked
+                    what,
+                    shop,
+                    folder=job.request.locks,
+                    strict=job.request.locked,
+                    asked=job.request.asked,
                 )
             identity = _identity(resolution.lock, shop)
             if not job.request.force and (built := _reuse(job, shop, resolution, identity)):
@@ -173,10 +181,14 @@ def _reuse(job: _Job, shop: Workshop, resolution: Resolution, identity: str) -> 
             job.stages.note(f"{name} is there but damaged, building anew: {error.message}")
             continue
         # What is installed is the same; what it is wanted for may have changed.
-        found = msgspec.structs.replace(found, report=report.to_dict(), **_asked(job.profile))
+        found = msgspec.structs.replace(found, report=report.to_dict(), **_asked(job.request))
         receipt.write(found, job.store.receipt(name))
+        before = job.store.linked("current")
         store.make_current(job.store, name)
-        job.stages.note(f"built already, and its files are complete: {env}")
+        again = (
+            "" if before == name else f"; it becomes current again, {before} is the previous one"
+        )
+        job.stages.note(f"built already, and its files are complete: {env}{again}")
         return Built(receipt=found, path=env, current=job.store.envs / "current", is_new=False)
     return None
 
@@ -224,7 +236,7 @@ def _receipt(
         id=generation.partition("-")[0],
         generation=generation,
         previous=job.store.linked("current"),
-        **_asked(job.profile),
+        **_asked(job.request),
         source=resolution.candidate.source,
         left_out=resolution.left_out,
         packages=resolution.lock.wheels,
@@ -241,11 +253,13 @@ def _receipt(
     )
 
 
-def _asked(profile: Profile) -> dict[str, Any]:
+def _asked(request: BuildRequest) -> dict[str, Any]:
     """Return the fields of a receipt that say what was asked."""
     return {
-        "profile": msgspec.to_builtins(profile),
-        "profile_sha256": profiles.digest(profile),
+        "profile": msgspec.to_builtins(request.profile),
+        "profile_sha256": profiles.digest(request.profile),
+        "asked": request.asked,
+        "added": request.added,
     }
 
 

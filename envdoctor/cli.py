@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from envdoctor import __version__
+from envdoctor.errors import UsageError
 
 if TYPE_CHECKING:
     from typer._click import Command, Context  # typer ships click as a module of its own
@@ -59,6 +60,17 @@ class Commands(TyperGroup):
             command = get_command(single)
         command.name = cmd_name
         return command
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Refuse empty arguments: a variable that is not set must not mean this folder."""
+        own = args[:1] if args[:1] == ["run"] else args  # the rest may be another program's
+        own = own[: own.index("--")] if "--" in own else own
+        for before, argument in zip(["", *own], own, strict=False):
+            if not argument or (argument.startswith("--") and argument.endswith("=")):
+                after = argument.rstrip("=") or (before if before.startswith("-") else "")
+                where = f"{after}: found nothing" if after else "found an empty argument"
+                raise UsageError(f"{where}, wanted a value", reference="empty-argument")
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: Context, args: list[str]

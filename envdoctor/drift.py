@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from dataclasses import dataclass
 from enum import StrEnum
@@ -113,7 +114,7 @@ def require_none(env: Path) -> None:
         raise UnfitEnvironmentError(
             f"{env} is damaged: it has changed since it was built: {', '.join(shown)}{more}",
             reference="environment-changed",
-            hint=f"envdoctor check --drift --prefix {env}",
+            hint=f"envdoctor check --drift --prefix {shlex.quote(str(env))}",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -143,13 +144,20 @@ def require_files(place: Store, generation: str) -> None:
     drift.require_none(env)
     report = diagnose(env, checks=select(BUILTIN_CHECKS, [_FILE_CHECK]), all_records=True)
     if report.exit_code:
+        asked = shlex.quote(_asked(place, generation))
         first = next(iter(report.problems()), None)
         raise UnfitEnvironmentError(
             f"{env} is damaged: {first.message if first else 'its files could not be read'}",
             reference="generation-damaged",
-            hint=f"build it anew: envdoctor build --profile {place.profile}",
+            hint=f"build it anew: envdoctor build --profile {asked}",
             report=report,
         )
+
+
+def _asked(place: Store, generation: str) -> str:
+    """Return how the profile of a generation was named on the command line."""
+    found = receipt.read(place.receipt(generation))
+    return (found.asked if found else "") or place.profile
 
 
 def _described(place: Store, name: str) -> Generation:
@@ -172,5 +180,5 @@ def _nothing_built(profile: str | None, home: Path) -> VerificationError:
     return VerificationError(
         f"{what} is built in {home}",
         reference="no-environment-built",
-        hint=f"build one: envdoctor build --profile {profile or 'cpu'}",
+        hint=f"build one: envdoctor build --profile {shlex.quote(profile or 'cpu')}",
     )

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envdoctor import user_files
 from envdoctor.errors import UserFileError
 from envdoctor.resources import bundled
 
@@ -89,11 +90,9 @@ def _parent(raw: Mapping[str, Any], path: Path) -> Path | None:
 
 
 def _tables(path: Path) -> dict[str, Any]:
+    content = user_files.read(path, reference="profile-not-readable")
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserFileError(f"{path}: {reason}", reference="profile-not-readable") from error
+        raw = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _wrong(path, f"not valid TOML: {error}") from error
     return _with_absolute_folders(raw, path.absolute().parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from envdoctor import profile as profiles
 from envdoctor import receipt, shell, store
 from envdoctor.diagnose import diagnose
-from envdoctor.errors import ToolError, VerificationError
+from envdoctor.errors import ToolError, UsageError, VerificationError
 from envdoctor.probes.interpreter import checked_prefix
 from envdoctor.profile import VariablesSection
 from envdoctor.resources import bundled
@@ -109,7 +110,7 @@ def choose(request: TrainRequest, settings: Settings) -> Place:
     place = Store(settings.home, name) if name else None
     generation = place.linked("current") if place else None
     if place is None or generation is None:
-        command = f"envdoctor build --profile {request.profile or 'cpu'}"
+        command = f"envdoctor build --profile {shlex.quote(request.profile or 'cpu')}"
         raise VerificationError(
             f"no environment of profile {request.profile} is built"
             if request.profile
@@ -190,6 +191,12 @@ def variables_in(env: Path, profile: Profile | None, kept: Mapping[str, str]) ->
 
 def _given(env: Path, wanted: Profile | None, settings: Settings) -> Place:
     path = checked_prefix(env).resolve()
+    if not (path / "bin/python").is_file():
+        raise UsageError(
+            f"--env {env}: there is no bin/python in it",
+            reference="python-not-found",
+            hint="give the folder of a virtual environment, or build one: envdoctor build",
+        )
     built = settings.home.resolve() / "envs"
     if path.is_relative_to(built) and len(path.relative_to(built).parts) == _DEPTH:
         place = Store(settings.home, path.parent.name)

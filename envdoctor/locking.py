@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,9 @@ def header(profile: Profile, interpreter: Interpreter) -> lockfile.Header:
     )
 
 
-def resolved(plan: BuildPlan, shop: Workshop, *, folder: Path | None, strict: bool) -> Resolution:
+def resolved(
+    plan: BuildPlan, shop: Workshop, *, folder: Path | None, strict: bool, asked: str = ""
+) -> Resolution:
     """Return the packages of a build: those of the lock if it is fresh and some source has them.
 
     Args:
@@ -60,6 +63,7 @@ def resolved(plan: BuildPlan, shop: Workshop, *, folder: Path | None, strict: bo
         shop: Of the build.
         folder: Where the profile's locks lie; None if it has no such place.
         strict: True to refuse everything but the lock.
+        asked: The profile as the user named it; empty for its own name.
 
     Raises:
         UserFileError: The lock is not valid; or, if strict, missing or stale.
@@ -75,7 +79,7 @@ def resolved(plan: BuildPlan, shop: Workshop, *, folder: Path | None, strict: bo
         raise UserFileError(
             f"{path}: {reason}",
             reference="lock-stale" if locked else "lock-missing",
-            hint=f"envdoctor lock --profile {plan.profile.name}",
+            hint=f"envdoctor lock --profile {shlex.quote(asked or plan.profile.name)}",
         )
     if locked is None or reason:
         if locked:

@@ -190,6 +190,13 @@ def load_profile(name_or_path: str) -> Profile:
     return _load_file(bundled("profiles") / f"{name_or_path}.toml")
 
 
+def reference(name_or_path: str) -> str:
+    """Return what names a profile wherever one stands: a path made absolute, or the name."""
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        return str(Path(name_or_path).absolute())
+    return name_or_path
+
+
 def with_requirements(profile: Profile, requirements: Sequence[str]) -> Profile:
     """Return a profile that requires more; what it pins stays pinned.
 

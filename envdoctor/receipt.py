@@ -37,6 +37,9 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         previous: Generation that was current before; None for the first.
         profile: The profile as it was, every default written out, credentials masked.
         profile_sha256: Of the profile's content.
+        asked: The profile as it was named: a bundled one's name, or the path of a file; empty in
+            receipts of envdoctor before it was written down.
+        added: Requirements that were added to the profile's for this build.
         source: Where torch came from, in words.
         left_out: Sources that did not serve, each with the reason.
         packages: Every file that was installed.
@@ -59,6 +62,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     previous: str | None
     profile: dict[str, Any]
     profile_sha256: str
+    asked: str = ""
+    added: tuple[str, ...] = ()
     source: str
     left_out: tuple[tuple[str, str], ...]
     packages: tuple[Wheel, ...]

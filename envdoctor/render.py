@@ -99,9 +99,11 @@ def show(lines: Iterable[Line], stream: TextIO | None = None) -> None:
         return
     from rich.console import Console  # noqa: PLC0415  0.1 s that a pipe need not pay
 
+    # rich leaves out colours for NO_COLOR, but not bold print.
     console = Console(file=stream, highlight=False, soft_wrap=True)
     for line in safe:
-        console.print(line.text, style=line.style or None, markup=False)
+        style = None if console.no_color else line.style or None
+        console.print(line.text, style=style, markup=False)
 
 
 def _healthy(report: Report) -> Line:

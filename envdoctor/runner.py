@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -137,9 +138,17 @@ def unknown_check(name: str, known: Iterable[str], *, origin: str = "") -> Usage
     import difflib  # noqa: PLC0415  only needed on this path
 
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=3)
+    near = difflib.get_close_matches(name, known, n=3) or _sharing_a_word(name, known)
     return UsageError(
         f"{origin}{': ' if origin else ''}no check is named {name!r}",
         reference="unknown-check",
-        hint=f"did you mean {', '.join(near)}?" if near else f"known checks: {', '.join(known)}",
+        hint=f"did you mean {', '.join(near)}?" if near else "`envdoctor explain` lists all checks",
     )
+
+
+def _sharing_a_word(name: str, known: Iterable[str]) -> list[str]:
+    """Return the ids that have most words of a name, at most five."""
+    words = set(re.split(r"[^a-z0-9]+", name.lower())) - {"", "is", "not", "too", "no"}
+    shared = {one: len(words & set(one.split("-"))) for one in known}
+    best = max(shared.values(), default=0)
+    return [one for one, number in shared.items() if number == best > 0][:5]

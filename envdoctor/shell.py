@@ -146,8 +146,10 @@ def _start(
     keep: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     program = Path(argv[0])
-    if not program.is_file() or not os.access(program, os.X_OK):
+    if not program.is_file():
         raise ToolError(f"{program}: no such program", reference="program-not-found")
+    if not os.access(program, os.X_OK):
+        raise ToolError(f"{program}: it is not executable", reference="program-not-executable")
     tie = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), str(int(death_signal))]
     return subprocess.Popen(
         [*(tie if sys.platform == "linux" else ()), *argv],

@@ -8,6 +8,8 @@ from envdoctor.compatibility import default_variants
 
 _VARIANT = re.compile(r"cpu|cu\d+|rocm[\d.]+|xpu")
 
+_RELEASE = re.compile(r"\d+(\.\d+)*(rc\d+|\.post\d+|\.dev\d{8})*")
+
 
 def public_version(version: str) -> str:
     """Return a version without its local tag."""
@@ -22,7 +24,16 @@ def index_option(version: str) -> str:
     local = version.partition("+")[2]
     if not _VARIANT.fullmatch(local):
         return ""
-    return f"--index-url https://download.pytorch.org/whl/{local} "
+    nightly = "nightly/" if ".dev" in version else ""
+    return f"--index-url https://download.pytorch.org/whl/{nightly}{local} "
+
+
+def is_published(version: str) -> bool:
+    """Tell whether an index may hold a build; none holds those that vendors make from source."""
+    local = version.partition("+")[2]
+    return bool(_RELEASE.fullmatch(public_version(version))) and (
+        not local or bool(_VARIANT.fullmatch(local))
+    )
 
 
 def default_build(version: str) -> str:

@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from envdoctor import user_files
 from envdoctor.errors import UsageError, UserFileError
 from envdoctor.facts import FactSet
 from envdoctor.probes.interpreter import read_interpreter
@@ -81,6 +82,7 @@ def require_run_file(path: Path) -> None:
     Raises:
         UserFileError: It is not valid, or names a file that is missing; one line for each problem.
     """
+    user_files.require(path, reference="run-file-not-valid")
     config = trainer_module("config")
     try:
         config.check_inputs(config.load_config(path))

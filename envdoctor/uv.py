@@ -45,7 +45,9 @@ def find(explicit: Path | None, settings: Settings) -> Uv:
     places = [named] if named else [_packaged(), _on_path(settings.variables)]
     path = next((place for place in places if place and place.is_file()), None)
     if path is None:
-        looked = f"{named}" if named else "the package `uv` of this environment, PATH"
+        looked = "the package `uv` of this environment, PATH"
+        if named:
+            looked = f"{named}, which is {'a folder' if named.is_dir() else 'not there'}"
         raise ToolError(
             f"uv is missing; looked in: {looked}",
             reference="uv-not-found",

@@ -104,7 +104,7 @@ def test_nothing_of_the_inspected_environment_runs(tmp_path: Path) -> None:
         pytest.param(
             ["check", "--select", "gpu-arch"], "gpu-arch-not-in-build", id="unknown-check"
         ),
-        pytest.param(["explain", "no-such-check"], "known checks", id="unknown-page"),
+        pytest.param(["explain", "no-such-check"], "lists all checks", id="unknown-page"),
         pytest.param(["check", "--format", "xml"], "xml", id="unknown-format"),
         pytest.param(["check", "--probe", "--sysroot", "/"], "of this machine", id="probe-root"),
         pytest.param(["check", "--probe", "--facts", "x"], "of this machine", id="probe-facts"),

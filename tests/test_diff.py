@@ -322,7 +322,7 @@ def test_snapshot_and_receipt_as_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        pytest.param(None, "no such file or folder", id="absent"),
+        pytest.param(None, "no such file", id="absent"),
         pytest.param("", "not JSON", id="empty"),
         pytest.param("[1]", "neither a snapshot nor a receipt", id="other-json"),
         pytest.param('{"facts": 3}', "wanted", id="broken-snapshot"),

@@ -262,7 +262,7 @@ def test_command_line_exits_1_on_drift_and_names_the_owner(env: Path) -> None:
     assert done.returncode == ExitCode.PROBLEM
     first, last = done.stdout.splitlines()
     assert first.split()[:3] == ["torch", "changed", f"{PART}:"]
-    assert "1 changes in torch" in last
+    assert "1 change in torch" in last
     found = json.loads(check("--deep", "--format", "json", home=home).stdout)
     assert (found["is_clean"], found["deep"], found["prefix"]) == (False, True, str(env))
     assert [one["owner"] for one in found["changes"]] == ["torch"]

@@ -53,6 +53,14 @@ def test_rollback_flips_to_the_previous_and_back(bench: Bench) -> None:
     assert bench.torch_of_current() == "9.9.1+cpu"
 
 
+def test_build_after_a_rollback_says_that_the_newer_one_is_current_again(bench: Bench) -> None:
+    first = bench.build(bench.write())
+    second = bench.build(bench.write(torch="9.9.1"))
+    generations.roll_back(place_of(bench))
+    assert bench.build(bench.write(torch="9.9.1")).path == second.path
+    assert f"it becomes current again, {first.path.name} is the previous one" in bench.notes
+
+
 def test_rollback_to_a_damaged_environment_is_refused(bench: Bench) -> None:
     first = bench.build(bench.write())
     second = bench.build(bench.write(torch="9.9.1"))

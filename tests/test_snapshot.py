@@ -142,7 +142,7 @@ def test_file_that_is_no_json(tmp_path: Path, content: bytes) -> None:
 
 
 def test_file_that_is_absent() -> None:
-    with pytest.raises(UserFileError, match="no snapshot"):
+    with pytest.raises(UserFileError, match="no such file"):
         load(Path("/no/such/file"))
 
 

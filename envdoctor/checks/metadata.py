@@ -11,7 +11,7 @@ from envdoctor.facts import (
     RecordsFact,
     TorchBuildFact,
 )
-from envdoctor.torch_index import index_option, public_version
+from envdoctor.torch_index import index_option, is_published, public_version
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Skipped, Verdict
 
 
@@ -73,6 +73,16 @@ def _without_metadata(
 
 
 def _reinstall_torch(version: str, policy: PolicyFact) -> Remedy:
+    """Reinstall what the profile wants or, without one, the build whose code is there."""
+    if policy.torch_version and policy.variant:
+        version = f"{policy.torch_version}+{policy.variant}"
+    if not is_published(version):
+        return Remedy(
+            kind="reinstall-package",
+            text=f"torch {version} was built from source, as vendors' images have it: no package "
+            "index holds it. Take it from where it came, or build a new environment.",
+            commands=(f"envdoctor build --profile {policy.profile or 'cpu'}",),
+        )
     return Remedy(
         kind="reinstall-package",
         text="Reinstall torch by force, in the build that is wanted.",

@@ -25,6 +25,8 @@ from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_ENVDOCTOR = "envdoctor"
+
 
 @value
 class StrayGroup:
@@ -57,7 +59,7 @@ def stray_package(
     ## What it checks
     Installed distributions against the profile's `packages.forbid`, or the bundled list of serving
     engines (sglang, flashinfer, vllm and others) if no profile is named. Packages that only such an
-    engine brought in are listed with it.
+    engine brought in are listed with it. What an installed envdoctor requires is left out.
 
     ## Why it matters
     Serving engines pin their own torch, Triton and NVIDIA packages; installing one swaps libraries
@@ -80,7 +82,9 @@ def stray_package(
         for group in group_strays(installed, environment, forbidden)
         if named.isdisjoint(dist.name for dist in group.members)
     ]
-    return problems(found, Ok("the unwanted packages are named by another check"))
+    return problems(
+        found, Ok("the unwanted packages are named by another check, or required by envdoctor")
+    )
 
 
 def forbidden_globs(policy: PolicyFact) -> dict[str, str]:
@@ -102,13 +106,15 @@ def group_strays(
     installed: DistributionsFact, environment: dict[str, str], forbidden: Mapping[str, str]
 ) -> Iterator[StrayGroup]:
     """Yield the unwanted packages, each with those of its kind and those that it requires."""
+    requirers = Requirers(installed, environment)
+    # envdoctor reads the driver through nvidia-ml-py, also where no other NVIDIA package belongs.
+    own = requirers.reachable([_ENVDOCTOR])
     globs = {
         dist.name: glob
         for dist in installed.distributions
-        if (glob := is_forbidden(dist.name, forbidden))
+        if dist.name not in own and (glob := is_forbidden(dist.name, forbidden))
     }
     dists = {dist.name: dist for dist in installed.distributions}
-    requirers = Requirers(installed, environment)
     orphans = requirers.only_through(globs)
     left = dict(globs)
     # The one that requires most is the reason for the others.

@@ -54,12 +54,14 @@ def build(
     from envdoctor.build import BuildRequest
     from envdoctor.build import build as run
     from envdoctor.locking import folder_of
-    from envdoctor.profile import load_profile, with_requirements
+    from envdoctor.profile import load_profile, reference, with_requirements
     from envdoctor.progress import Progress
 
     name = profile_name("cpu" if profile is None else profile)
     request = BuildRequest(
         profile=with_requirements(load_profile(name), more or ()),
+        asked=reference(name),
+        added=tuple(more or ()),
         wheels=tuple(wheels or ()),
         python=python,
         uv=uv,

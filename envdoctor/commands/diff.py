@@ -41,12 +41,31 @@ def diff(
     from envdoctor.formats.difference import difference_lines
     from envdoctor.render import show
 
-    found = compare(read_state(before), read_state(after))
+    found = compare(*_read_all(before, after))
     if output is DiffFormat.JSON:
         print_json(found.to_dict())
     else:
         show(difference_lines(found))
     raise typer.Exit(ExitCode.PROBLEM if found.changes else ExitCode.OK)
+
+
+def _read_all(*paths: Path) -> list[State]:
+    """Return the state that each path tells; of those that tell none, name all.
+
+    Raises:
+        UsageError: As of `read_state`, one line for each.
+    """
+    states, problems = [], []
+    for path in paths:
+        try:
+            states.append(read_state(path))
+        except UsageError as error:
+            problems.append(error)
+    if problems:
+        first = problems[0]
+        lines = "\n".join(problem.message for problem in problems)
+        raise UsageError(lines, reference=first.reference, hint=first.hint)
+    return states
 
 
 def read_state(path: Path) -> State:
@@ -82,12 +101,15 @@ def read_state(path: Path) -> State:
 def _read_json(path: Path) -> dict[str, Any]:
     import json
 
+    from envdoctor import user_files
+
+    content = user_files.read(
+        path, reference="state-not-found", limit_bytes=256 * user_files.MIB, may_be_stream=True
+    )
     try:
-        data = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UsageError(f"{path}: no such file or folder", reference="state-not-found") from None
+        data = json.loads(content)
     # json raises ValueError for bad UTF-8 as well, RecursionError for deep nesting
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserFileError(f"{path}: not JSON: {error}", reference="state-invalid") from None
     return data if isinstance(data, dict) else {}
 

@@ -77,6 +77,8 @@ def _lines(found: Drift) -> Iterator[str]:
     how = "every file hashed" if found.is_deep else "by size, permissions and time"
     looked = f"{found.tree.files} files, {how}"
     if owners:
-        yield f"{found.env}: {len(found.changes)} changes in {', '.join(owners)} ({looked})"
+        number = len(found.changes)
+        changes = "1 change" if number == 1 else f"{number} changes"
+        yield f"{found.env}: {changes} in {', '.join(owners)} ({looked})"
     else:
         yield f"{found.env}: nothing has changed since it was built ({looked})"

@@ -48,10 +48,13 @@ def list_all(
     from envdoctor.commands.options import print_json
     from envdoctor.generations import listed
 
-    found = listed(settings.load(), profile)
+    loaded = settings.load()
+    found = listed(loaded, profile)
     if output is ListFormat.JSON:
         print_json([asdict(one) for one in found])
         return
+    if not found:
+        typer.echo(f"nothing is built in {loaded.home}; `envdoctor build` builds", err=True)
     for one in found:
         role = f"{one.role or '-'}{', in use' if one.is_in_use else ''}"
         torch = one.torch or "no torch"
@@ -115,7 +118,8 @@ def rollback(*, profile: ProfileName = None) -> None:
     """Make the environment before the current one current again, if its files are complete.
 
     The one that was current becomes the previous one, so a second rollback undoes the first. Prints
-    the folder. Exit codes: 1 the previous one is damaged, 2 there is none, 8 a build runs.
+    the folder. Exit codes: 1 nothing is built, or the previous one is damaged, 2 there is none, or
+    no such profile, 8 a build runs.
     """
     from envdoctor import generations, settings
 

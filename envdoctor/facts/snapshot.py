@@ -19,7 +19,7 @@ from typing import (
 )
 
 import envdoctor.facts
-from envdoctor import __version__
+from envdoctor import __version__, user_files
 from envdoctor.errors import UserFileError
 from envdoctor.facts.fact import Fact, FactSet, Unavailable
 from envdoctor.facts.policy import PolicyFact
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 _SHOWN_CHARACTERS = 60
+_LIMIT_BYTES = 256 * user_files.MIB
 _WORDS = {
     str: "text",
     int: "a whole number",
@@ -78,10 +79,13 @@ def load(path: Path) -> FactSet:
     Raises:
         UserFileError: It cannot be read or is no snapshot; the message names the key at fault.
     """
+    content = user_files.read(
+        path, reference="snapshot-invalid", limit_bytes=_LIMIT_BYTES, may_be_stream=True
+    )
     try:
-        raw = json.loads(path.read_bytes())
+        raw = json.loads(content)
     # json raises ValueError for bad UTF-8 and for numbers too long, RecursionError for deep nesting
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserFileError(f"{path}: no snapshot: {error}", reference="snapshot-invalid") from None
     return from_data(raw, source=str(path))
 

@@ -34,13 +34,16 @@ def prefix_of_python(python: str) -> Path:
         UsageError: There is no such file, it is a script, or no environment lies around it.
     """
     found = shutil.which(python) if os.sep not in python else python
-    if found is None or not Path(found).is_file():
+    path = Path(os.path.abspath(found or python))  # noqa: PTH100  resolve() would leave the venv
+    if os.sep in python and path.is_dir() and is_environment(path):
+        return path
+    if found is None or not path.is_file():
+        what = "a folder that holds no environment" if path.is_dir() else "no such interpreter"
         raise UsageError(
-            f"--python {python}: no such interpreter",
+            f"--python {python}: {what}",
             reference="python-not-found",
             hint="give the path of a python executable, such as .venv/bin/python",
         )
-    path = Path(os.path.abspath(found))  # noqa: PTH100  resolve() would leave the venv
     if _is_script(path):
         raise UsageError(
             f"--python {path}: it is a script (a version manager's shim?), not an interpreter",
@@ -51,8 +54,9 @@ def prefix_of_python(python: str) -> Path:
     for folder in (path.parent.parent, path.resolve().parent.parent):
         if is_environment(folder):
             return folder
+    kind = "" if os.access(path, os.X_OK) else "it is not executable, and "
     raise UsageError(
-        f"--python {path}: no environment lies around it "
+        f"--python {path}: {kind}no environment lies around it "
         f"(looked for lib/python3.* in {path.parent.parent} and {path.resolve().parent.parent})",
         reference="no-environment",
     )

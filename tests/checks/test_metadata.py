@@ -7,6 +7,7 @@ from envdoctor.facts import (
     Distribution,
     DistributionFiles,
     DistributionsFact,
+    PolicyFact,
     RecordsFact,
     TorchBuildFact,
 )
@@ -109,3 +110,23 @@ def test_torch_without_metadata_is_reinstalled_in_its_build() -> None:
 def test_torch_with_an_egg_info_is_left_alone() -> None:
     facts = DistributionsFact(distributions=(), egg_infos=("torch",))
     assert isinstance(outcomes(CHECK, torch(), facts)[0], Skipped)
+
+
+@pytest.mark.parametrize(
+    ("found", "policy", "command"),
+    [
+        pytest.param("2.9.1+cpu", PolicyFact(), "/whl/cpu torch==2.9.1", id="as-the-code"),
+        pytest.param(
+            "2.9.1+cpu",
+            PolicyFact(profile="x", torch_version="2.10.0", variant="cu128"),
+            "/whl/cu128 torch==2.10.0",
+            id="as-the-profile",
+        ),
+        pytest.param("2.8.0a0+5228986c39.nv25.5", PolicyFact(), "build --profile cpu", id="vendor"),
+    ],
+)
+def test_remedy_names_a_source_that_has_the_build(
+    found: str, policy: PolicyFact, command: str
+) -> None:
+    remedy = problem(CHECK, torch(found, None), installed("2.9.1+cu128"), policy).remedy
+    assert remedy.commands[0].endswith(command)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -181,3 +182,19 @@ def test_packages_of_one_kind_are_one_finding(environment: Environment) -> None:
     (problem,) = judge(environment, PolicyFact(expect_gpu=False)).problems()
     assert problem.culprit == "flashinfer-python"
     assert len(uninstalled(problem)) == 3
+
+
+def test_what_envdoctor_itself_requires_is_no_stray(tmp_path: Path) -> None:
+    environment = make_cuda_environment(tmp_path / "env")
+    policy = replace(FORBIDDING, forbid=("nvidia-ml*", "other"))
+    environment.install("nvidia-ml-py", "12.575.51")
+    environment.install("other", "1.0")
+    assert {one.culprit for one in strays_of(environment, policy)} == {"nvidia-ml-py", "other"}
+    environment.install("envdoctor", "0.1.0", requires=["nvidia-ml-py>=12"])
+    assert {one.culprit for one in strays_of(environment, policy)} == {"other"}
+
+
+def strays_of(environment: Environment, policy: PolicyFact) -> list[Problem]:
+    found = judge(environment, policy).findings
+    outcomes = [one.outcome for one in found if one.check == "stray-package"]
+    return [outcome for outcome in outcomes if isinstance(outcome, Problem)]
