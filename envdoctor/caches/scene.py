@@ -50,9 +50,10 @@ def scene_of(settings: Settings, *, prefix: Path | None, profile: str | None) ->
     is_built = (settings.home / "envs").is_dir()
     if profile or (is_built and (prefix or not _has_torch(env))):
         from envdoctor import launch, store  # noqa: PLC0415  for built environments only
+        from envdoctor.train_request import TrainRequest  # noqa: PLC0415
 
         if prefix or profile or store.known_profiles(settings.home):
-            request = launch.TrainRequest(config=Path(), env=prefix, profile=profile)
+            request = TrainRequest(config=Path(), env=prefix, profile=profile)
             place = launch.choose(request, settings)
             kept, _ = launch.inherited(settings.variables, place.profile)
             env, variables = place.env, launch.variables_in(place.env, place.profile, kept)
