@@ -1,40 +1,42 @@
-"""Greedy decoding with the target alone, or with drafter and target.
+"""Decoding with the target alone, or with drafter and target; lossless either way.
 
-Shape suffixes: the leading 1 is the only sequence, T tokens, C context tokens new to the drafter, K
-slots per block, D hidden size, F = tapped layers * D.
+Shape suffixes: B rows (texts), M nodes that the target reads at once, V vocabulary.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
-from transformers import DynamicCache
 
-from train.drafter import ContextCache
+from train.draft_tree import DraftTree, Round
+from train.drafting import Alone, Chain
+from train.reader import Reader
+from train.sampling import Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from torch import Tensor
-
     from train.drafter import Drafter
+    from train.drafting import Strategy
     from train.frozen_target import FrozenTarget
+
+__all__ = ["Decoder", "Decoding", "Limits", "Round", "decode", "decode_blocks", "decode_plain"]
 
 
 @dataclass(frozen=True)
-class Round:
-    """One proposal of the drafter and its verification by the target.
+class Limits:
+    """Where an answer ends.
 
     Attributes:
-        num_accepted: Leading draft tokens that the target would have said, up to a stop token.
-        num_emitted: Those, and the target's own next token unless a stop token came before it.
+        max_new_tokens: At the latest after so many, at least 1.
+        stop_ids: Tokens that end it.
     """
 
-    num_accepted: int
-    num_emitted: int
+    max_new_tokens: int
+    stop_ids: Collection[int] = ()
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,10 @@ class Decoding:
 
     Attributes:
         tokens: New token ids, the stop token included, at most `max_new_tokens`.
-        rounds: What each verification gave, before the cut at `max_new_tokens`; empty for plain
-            decoding. The first token comes from the prompt's own pass and belongs to no round.
-        seconds: Wall-clock time after the prompt's pass.
+        rounds: What each verification gave, before the cut at `max_new_tokens`; of the target alone
+            each gave one token. The first token comes from the prompt's own pass and belongs to
+            none.
+        seconds: Its share of the wall-clock time after the prompts' pass.
     """
 
     tokens: tuple[int, ...]
@@ -60,21 +63,122 @@ class Decoding:
         return sum(one.num_emitted for one in self.rounds) / len(self.rounds)
 
 
-@dataclass(frozen=True)
-class Divergence:
-    """Where two greedy decodings of the same prompt part.
+@dataclass
+class _Text:
+    """An answer in the making."""
 
-    Attributes:
-        index: Index of the first new token that differs.
-        logit_gap: How much more likely, in logits, the target finds the plain token there when it
-            reads the whole prefix at once. About 0 means that rounding decided between two tokens.
+    limits: Limits
+    tokens: list[int] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+
+    @property
+    def is_done(self) -> bool:
+        return bool(self.tokens) and (
+            len(self.tokens) >= self.limits.max_new_tokens
+            or self.tokens[-1] in self.limits.stop_ids
+        )
+
+    def follow(self, tree: DraftTree, wanted: list[int]) -> tuple[list[int], list[int]]:
+        """Take what the target wants; return the nodes that it has read, and the new tokens."""
+        if self.is_done:
+            return [], []
+        walk = tree.walk(wanted, stop_ids=self.limits.stop_ids)
+        self.rounds.append(walk.outcome)
+        room = self.limits.max_new_tokens - len(self.tokens)
+        self.tokens += walk.emitted[:room]
+        return walk.nodes, walk.emitted[:room]
+
+
+class Decoder:
+    """Decodes a group of prompts round by round.
+
+    Args:
+        target: The target.
+        prompts: Token ids, at least one each.
+        strategy: What is proposed.
+        limits: Where answers end.
+        sampler: How the target chooses.
     """
 
-    index: int
-    logit_gap: float
+    def __init__(
+        self,
+        target: FrozenTarget,
+        prompts: Sequence[Sequence[int]],
+        *,
+        strategy: Strategy,
+        limits: Limits,
+        sampler: Sampler | None = None,
+    ) -> None:
+        self._target = target
+        self._sampler = sampler or Sampler()
+        self._texts = [_Text(limits) for _ in prompts]
+        # A round may emit beyond the limit as many tokens as it reads.
+        room = limits.max_new_tokens + 2 * strategy.num_nodes
+        self._reader = Reader(target, prompts, room=room)
+        final_BD, self._unseen = self._reader.read_prompts()
+        first_B = self._sampler.choose(target.logits(final_BD)).tolist()
+        for text, token in zip(self._texts, first_B, strict=True):
+            text.tokens.append(token)
+        self._begin = time.perf_counter()
+        self._proposer = strategy.begin(target, num_texts=len(prompts))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all answers have ended."""
+        return all(text.is_done for text in self._texts)
+
+    @torch.no_grad()
+    def step(self) -> list[list[int]]:
+        """Propose and verify once; return the new tokens of each text."""
+        anchors = [text.tokens[-1:] for text in self._texts]
+        proposal = self._proposer.propose(
+            torch.tensor(anchors, device=self._target.device),
+            starts_B1=self._reader.next_positions,
+            unseen=self._unseen,
+        )
+        states = self._reader.read(proposal.ids_BM, branches=proposal.branches)
+        wanted_BM = self._sampler.choose(self._target.logits(states.final_BTD))
+        # The only wait for the device in a round of a chain.
+        ids, wanted = torch.stack((proposal.ids_BM, wanted_BM)).tolist()
+        texts = zip(self._texts, proposal.trees(ids), wanted, strict=True)
+        followed = [text.follow(tree, tokens) for text, tree, tokens in texts]
+        self._unseen = self._reader.keep(
+            [nodes for nodes, _ in followed], tapped_BMF=states.tapped_BTF
+        )
+        return [tokens for _, tokens in followed]
+
+    def decodings(self) -> list[Decoding]:
+        """Return the answers as they are."""
+        seconds = (time.perf_counter() - self._begin) / len(self._texts)
+        return [Decoding(tuple(text.tokens), tuple(text.rounds), seconds) for text in self._texts]
 
 
 @torch.no_grad()
+def decode(
+    target: FrozenTarget,
+    prompts: Sequence[Sequence[int]],
+    *,
+    strategy: Strategy,
+    limits: Limits,
+    sampler: Sampler | None = None,
+) -> list[Decoding]:
+    """Decode a group of prompts to their ends, side by side.
+
+    Greedy answers are those of the target alone, up to rounding where two logits nearly tie.
+
+    Args:
+        target: The target.
+        prompts: Token ids, at least one prompt and one token each.
+        strategy: What is proposed.
+        limits: Where answers end.
+        sampler: How the target chooses; greedily when unset.
+    """
+    decoder = Decoder(target, prompts, strategy=strategy, limits=limits, sampler=sampler)
+    while not decoder.is_done:
+        decoder.step()
+    return decoder.decodings()
+
+
 def decode_plain(
     target: FrozenTarget,
     prompt_ids: Sequence[int],
@@ -82,25 +186,11 @@ def decode_plain(
     max_new_tokens: int,
     stop_ids: Collection[int],
 ) -> Decoding:
-    """Decode greedily, one token per pass of the target.
-
-    Args:
-        target: The target.
-        prompt_ids: At least one token.
-        max_new_tokens: Where to stop at the latest, at least 1.
-        stop_ids: Tokens that end the answer.
-    """
-    prompt = _Prompt.read(target, prompt_ids)
-    tokens = [prompt.next_id]
-    begin = time.perf_counter()
-    while len(tokens) < max_new_tokens and tokens[-1] not in stop_ids:
-        ids_1T = torch.tensor([tokens[-1:]], device=target.device)
-        states = target.states(ids_1T, cache=prompt.cache)
-        tokens.append(int(_most_likely(target, states.final_BTD).item()))
-    return Decoding(tuple(tokens), rounds=(), seconds=time.perf_counter() - begin)
+    """Decode one prompt greedily with the target alone."""
+    limits = Limits(max_new_tokens, stop_ids)
+    return decode(target, [prompt_ids], strategy=Alone(), limits=limits)[0]
 
 
-@torch.no_grad()
 def decode_blocks(
     target: FrozenTarget,
     drafter: Drafter,
@@ -109,139 +199,6 @@ def decode_blocks(
     max_new_tokens: int,
     stop_ids: Collection[int],
 ) -> Decoding:
-    """Decode greedily: the drafter proposes a block, the target verifies it in one pass.
-
-    The tokens are those of `decode_plain`, up to rounding where two logits nearly tie.
-
-    Args:
-        target: The target.
-        drafter: The drafter, on the target's device.
-        prompt_ids: At least one token.
-        max_new_tokens: Where to stop at the latest, at least 1.
-        stop_ids: Tokens that end the answer.
-    """
-    block_size = drafter.config.block_size
-    prompt = _Prompt.read(target, prompt_ids)
-    tokens = [prompt.next_id]
-    rounds: list[Round] = []
-    begin = time.perf_counter()
-    proposer = _Proposer(target, drafter, max_tokens=len(prompt_ids) + max_new_tokens + block_size)
-    unseen_1CF = prompt.tapped_1TF
-    while len(tokens) < max_new_tokens and tokens[-1] not in stop_ids:
-        block_1K = proposer.propose(tokens[-1], unseen_1CF=unseen_1CF)
-        states = target.states(block_1K, cache=prompt.cache)
-        wanted_1K = _most_likely(target, states.final_BTD)
-        # The only wait for the device in a round.
-        drafted, wanted = torch.cat((block_1K, wanted_1K)).tolist()
-        emitted, outcome = _verify(drafted[1:], wanted=wanted, stop_ids=stop_ids)
-        tokens += emitted
-        rounds.append(outcome)
-        # The anchor and the accepted tokens stay; a crop by 0 means "everything" to some versions.
-        if num_rejected := block_size - len(emitted):
-            prompt.cache.crop(-num_rejected)
-        unseen_1CF = states.tapped_BTF[:, : len(emitted)]
-    seconds = time.perf_counter() - begin
-    return Decoding(tuple(tokens[:max_new_tokens]), rounds=tuple(rounds), seconds=seconds)
-
-
-@torch.no_grad()
-def first_divergence(
-    target: FrozenTarget,
-    prompt_ids: Sequence[int],
-    *,
-    plain: Sequence[int],
-    other: Sequence[int],
-) -> Divergence | None:
-    """Find where a decoding stops being the plain one; None when it never does.
-
-    Args:
-        target: The target.
-        prompt_ids: The prompt of both.
-        plain: New tokens of `decode_plain`.
-        other: New tokens of the decoding in question, under the same limits.
-    """
-    if list(plain) == list(other):
-        return None
-    pairs = list(zip(plain, other, strict=False))
-    index = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
-    if index == len(pairs):
-        return Divergence(index, float("inf"))
-    ids_1T = torch.tensor([[*prompt_ids, *plain[:index]]], device=target.device)
-    logits_V = target.logits(target.states(ids_1T).final_BTD[0, -1]).float()
-    gap = logits_V[plain[index]] - logits_V[other[index]]
-    return Divergence(index, gap.item())
-
-
-@dataclass(frozen=True)
-class _Prompt:
-    """A target that has read the prompt: its cache, the tapped states, the first new token."""
-
-    cache: DynamicCache
-    tapped_1TF: Tensor
-    next_id: int
-
-    @classmethod
-    def read(cls, target: FrozenTarget, prompt_ids: Sequence[int]) -> _Prompt:
-        # Made without the target's configuration: a cache of sliding layers cannot be cropped.
-        cache = DynamicCache()
-        ids_1T = torch.tensor([list(prompt_ids)], device=target.device)
-        states = target.states(ids_1T, cache=cache)
-        next_id = int(_most_likely(target, states.final_BTD[:, -1:]).item())
-        return cls(cache=cache, tapped_1TF=states.tapped_BTF, next_id=next_id)
-
-
-class _Proposer:
-    """A drafter with what it has read of the context so far."""
-
-    def __init__(self, target: FrozenTarget, drafter: Drafter, *, max_tokens: int) -> None:
-        self._target = target
-        self._drafter = drafter
-        config = drafter.config
-        masks_1K = torch.full((1, config.block_size), config.mask_token_id, device=target.device)
-        self._masks_1K = masks_1K
-        self._cache = ContextCache(config, max_tokens=max_tokens, like=target.embed(masks_1K))
-
-    def propose(self, anchor_id: int, *, unseen_1CF: Tensor) -> Tensor:
-        """Return the anchor and the tokens drafted after it, [1, K].
-
-        Args:
-            anchor_id: The newest token, which the target has not read yet.
-            unseen_1CF: Tapped states of the tokens before it since the last call.
-        """
-        block_1K = self._masks_1K.clone()
-        block_1K[0, 0] = anchor_id
-        first = self._cache.num_tokens
-        end = first + unseen_1CF.shape[1] + block_1K.shape[1]
-        hidden_1KD = self._drafter(
-            self._target.embed(block_1K),
-            target_hidden_BCF=unseen_1CF,
-            positions_BT=torch.arange(first, end, device=block_1K.device)[None],
-            cache=self._cache,
-        )
-        block_1K[:, 1:] = _most_likely(self._target, hidden_1KD[:, 1:])
-        return block_1K
-
-
-def _most_likely(target: FrozenTarget, hidden_1TD: Tensor) -> Tensor:
-    """Return the most likely token after each state, [1, T]."""
-    return target.logits(hidden_1TD).argmax(dim=-1)
-
-
-def _verify(
-    draft: Sequence[int], *, wanted: Sequence[int], stop_ids: Collection[int]
-) -> tuple[list[int], Round]:
-    """Keep what the target agrees with, and its own token after that, up to a stop token.
-
-    Args:
-        draft: The K - 1 tokens after the anchor.
-        wanted: What the target says after the anchor and after each of them, K tokens.
-        stop_ids: Tokens that end the answer.
-    """
-    pairs = zip(draft, wanted, strict=False)
-    num_accepted = next((i for i, (a, b) in enumerate(pairs) if a != b), len(draft))
-    # Accepted tokens are what the target wanted, so its list holds all that is emitted.
-    emitted = list(wanted[: num_accepted + 1])
-    stop = next((i for i, token in enumerate(emitted) if token in stop_ids), None)
-    if stop is not None:
-        emitted = emitted[: stop + 1]
-    return emitted, Round(min(num_accepted, len(emitted)), num_emitted=len(emitted))
+    """Decode one prompt greedily: the drafter proposes a chain, the target verifies it at once."""
+    limits = Limits(max_new_tokens, stop_ids)
+    return decode(target, [prompt_ids], strategy=Chain(drafter), limits=limits)[0]

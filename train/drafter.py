@@ -52,16 +52,16 @@ class ContextCache:
     """Keys and values of the context tokens that a decode has seen, for every layer.
 
     The block's own keys and values are written behind the context for the duration of one forward
-    and overwritten by the next, so nothing is ever copied or cropped.
+    and overwritten by the next. All rows grow alike; a row with fewer tokens has padding between.
 
     Args:
         config: The drafter's shape.
-        max_tokens: Longest context plus one block, in tokens.
-        like: A tensor with the device and dtype that the drafter computes in.
+        max_tokens: Context plus one block, in tokens, that fit without moving to a larger buffer.
+        like: A tensor with the rows, device and dtype of what the drafter reads.
     """
 
     def __init__(self, config: DrafterConfig, *, max_tokens: int, like: Tensor) -> None:
-        shape = (1, config.num_key_value_heads, max_tokens, config.head_dim)
+        shape = (like.shape[0], config.num_key_value_heads, max_tokens, config.head_dim)
         self.num_tokens = 0
         self._keys = [like.new_empty(shape) for _ in range(config.num_layers)]
         self._values = [like.new_empty(shape) for _ in range(config.num_layers)]
@@ -69,8 +69,12 @@ class ContextCache:
     def extend(self, layer: int, *, k_BGTE: Tensor, v_BGTE: Tensor) -> tuple[Tensor, Tensor]:
         """Write behind the committed context; return everything that is visible then."""
         end = self.num_tokens + k_BGTE.shape[2]
-        for buffer, new in ((self._keys[layer], k_BGTE), (self._values[layer], v_BGTE)):
-            buffer[:, :, self.num_tokens : end] = new
+        for buffers, new in ((self._keys, k_BGTE), (self._values, v_BGTE)):
+            if end > buffers[layer].shape[2]:
+                buffers[layer] = torch.cat(
+                    (buffers[layer], new, torch.zeros_like(buffers[layer])), 2
+                )
+            buffers[layer][:, :, self.num_tokens : end] = new
         return self._keys[layer][:, :, :end], self._values[layer][:, :, :end]
 
     def commit(self, num_context: int) -> None:
@@ -248,7 +252,7 @@ class Drafter(nn.Module):
                 those that it does not hold yet.
             positions_BT: Absolute positions of those context tokens, then of the draft tokens.
             attend: Attention with the training mask; the default sees everything.
-            cache: Earlier context; extended by these context tokens. Batch size 1, no gradient.
+            cache: Earlier context; extended by these context tokens. No gradient.
 
         Returns:
             Normed states [B, Q, D] in the dtype of `noise_BQD`.

@@ -110,12 +110,14 @@ def drafter_of(target: TinyTarget) -> Callable[..., Drafter]:
     return make
 
 
-def tiny_config(target: TinyTarget, *, block_size: int, num_layers: int = 2) -> DrafterConfig:
+def tiny_config(
+    target: TinyTarget, *, block_size: int, num_layers: int = 2, mask_token_id: int = MASK
+) -> DrafterConfig:
     return drafter_config_for(
         target.model.config,
         num_layers=num_layers,
         block_size=block_size,
-        mask_token_id=MASK,
+        mask_token_id=mask_token_id,
         target_layer_ids=target.layer_ids,
     )
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from tests.train.conftest import TinyTarget, tiny_config
 from train.anchors import Anchors, block_inputs
 from train.attention import DenseMask
-from train.decode import Decoding, decode_blocks, decode_plain, first_divergence
+from train.decode import Decoding, decode_blocks, decode_plain
+from train.divergence import first_divergence
 from train.drafter import ContextCache, Drafter
 
 if TYPE_CHECKING:
