@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser(name)
     if name and name not in COMMANDS:
         parser.error(f"no sub-command is named {name!r}; there are: {', '.join(COMMANDS)}")
-    command = import_module(f"train.commands.{name or 'train'}")
+    command = import_module(f"train.commands.{(name or 'train').replace('-', '_')}")
     parser.description = command.__doc__
     command.add_arguments(parser)
     options = parser.parse_args(arguments)
@@ -50,7 +50,7 @@ def _parser(name: str | None) -> argparse.ArgumentParser:
     parser.prog = f"python -m train {name or ''}".strip()
     if name is None:
         parser.usage = "%(prog)s --config FILE [...] | SUB-COMMAND [...]"
-        listed = "".join(f"  {one:<12}{what}\n" for one, what in COMMANDS.items())
+        listed = "".join(f"  {one:<14}{what}\n" for one, what in COMMANDS.items())
         parser.epilog = f"sub-commands, each with its own --help:\n{listed}"
     return parser
 

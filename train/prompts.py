@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from train.near_duplicates import normalised
 from train.settings import ConfigError
 
 if TYPE_CHECKING:
@@ -105,11 +106,6 @@ def chatterbot_prompts(package: Path) -> Iterator[Prompt]:
                 text=question,
             )
             index += 1
-
-
-def normalised(text: str) -> str:
-    """Return the text in lower case with punctuation and spaces collapsed."""
-    return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
 
 
 def without_duplicates(prompts: Iterable[Prompt]) -> list[Prompt]:

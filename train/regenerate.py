@@ -9,7 +9,6 @@ cost most of the acceptance length (DFlash paper, section 4).
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections import Counter
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from train.looping import is_looping
 
 if TYPE_CHECKING:
     import argparse
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from train.target import Target
-
-LOOP_NGRAM_TOKENS = 8
-LOOP_NGRAM_REPEATS = 3
-LOOP_LINE_REPEATS = 4
 
 
 @dataclass(frozen=True)
@@ -45,22 +42,6 @@ class Answer:
     text: str
     finish_reason: str
     dropped: str = ""
-
-
-def is_looping(ids: Sequence[int], text: str) -> bool:
-    """Return whether an answer repeats itself too much to teach anything.
-
-    Args:
-        ids: Its tokens; `LOOP_NGRAM_REPEATS` equal runs of `LOOP_NGRAM_TOKENS` are too many.
-        text: The same as text; `LOOP_LINE_REPEATS` equal lines, numbers apart, are too many.
-    """
-    num_ngrams = len(ids) - LOOP_NGRAM_TOKENS + 1
-    ngrams = Counter(tuple(ids[i : i + LOOP_NGRAM_TOKENS]) for i in range(num_ngrams))
-    if any(count >= LOOP_NGRAM_REPEATS for count in ngrams.values()):
-        return True
-    lines = Counter(re.sub(r"\A[^A-Za-z]+", "", line) for line in text.splitlines())
-    del lines[""]
-    return any(count >= LOOP_LINE_REPEATS for count in lines.values())
 
 
 def prompt_messages(row: dict[str, Any]) -> list[dict[str, str]]:

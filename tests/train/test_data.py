@@ -26,7 +26,7 @@ from train.data import (
     epoch_order,
     prompt_ids,
 )
-from train.prompts import normalised
+from train.near_duplicates import normalised
 
 DATA = Path(__file__).parents[2] / "train" / "data"
 

@@ -9,8 +9,9 @@ import torch
 
 from tests.train.tiny_run import EOS, make_model, make_tokenizer, write_jsonl
 from train.__main__ import main
+from train.looping import is_looping
 from train.prompts import Prompt, without_duplicates, written_prompts
-from train.regenerate import is_looping, judge, prompt_messages, read_rows, regenerate
+from train.regenerate import judge, prompt_messages, read_rows, regenerate
 from train.target import Target
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ once. What happens without a sub-command is `train.commands.train`.
 """
 
 COMMANDS = {
+    "self-prompts": "let the target write prompts itself, as many as wanted",
     "regenerate": "let the target write the answers of a prompts file",
     "prompts": "build the prompts of the embedded default from data that packages ship",
 }
-"""Name, which is also the module's, to what it does; in the order of the help."""
+"""Name, which with `_` for `-` is also the module's, to what it does; in the order of the help."""
