@@ -43,8 +43,9 @@ class TargetConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     installed package of the environment that runs the training."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Element type of weights and states; auto is float32 on CPU and bfloat16 on CUDA."""
-    attention: Literal["sdpa", "eager"] = "sdpa"
-    """Attention implementation of the target in transformers."""
+    attention: Literal["auto", "sdpa", "eager"] = "auto"
+    """Attention implementation of the target in transformers; auto is sdpa where the architecture
+    has it."""
     layer_ids: tuple[TokenId, ...] | None = None
     """Decoder layers whose outputs the drafter reads, 0-based; unset spreads `draft.num_layers`
     of them from the second layer to the third from last."""

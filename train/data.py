@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from train.conversations import Conversation
 
+HOLDS_MASK = "holds the mask token"
+"""Reason under which a conversation is dropped that says the mask token."""
+
 PADDING_ROW = -1
 """Sample index of a row that only fills a batch to its constant height."""
 
@@ -121,7 +124,7 @@ def encode(conversation: Conversation, encoding: Encoding, *, index: int) -> Sam
                     break
     ids, supervised = ids[: encoding.max_length], supervised[: encoding.max_length]
     if encoding.mask_token_id in ids:
-        raise UnusableError("holds the mask token")
+        raise UnusableError(HOLDS_MASK)
     if sum(supervised) < encoding.min_supervised:
         raise UnusableError("too few assistant tokens")
     if not any(a and b for a, b in itertools.pairwise(supervised)):

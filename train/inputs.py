@@ -15,7 +15,7 @@ from train.data import Encoding, build_dataset, prompt_ids
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.machine import choose_device
-from train.selftest import check_target
+from train.selftest import check_mask_token, check_target
 from train.settings import ConfigError
 from train.target import load_target
 from train.warm_start import copy_target_layers
@@ -71,6 +71,7 @@ def load(config: TrainConfig) -> Inputs:
             raise ConfigError(
                 [f"data.{key}: {len(dataset.samples)} usable rows, dropped {dict(dataset.dropped)}"]
             )
+    check_mask_token(config.draft.mask_token_id, {"train": training, "held_out": held_out})
     check_target(target, [sample.ids for sample in held_out.samples[:2]])
     prompts = [prompt_ids(conversation, target.tokenizer) for conversation in conversations]
     return Inputs(

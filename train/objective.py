@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from train.anchors import block_inputs, sample_anchors
+from train.anchors import Anchors, BlockInputs, block_inputs, sample_anchors
 from train.loss import Teacher, draft_sums
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from train.anchors import Anchors
     from train.attention import MaskedAttention
     from train.drafter import Drafter
     from train.frozen_target import FrozenTarget
@@ -66,6 +65,21 @@ class Objective:
     chunk_blocks: int = 128
 
 
+@dataclass(frozen=True)
+class DraftedBlocks:
+    """What the drafter made of random blocks of some rows.
+
+    Attributes:
+        anchors: Where the blocks start.
+        inputs: What the drafter was given, and what it must answer.
+        hidden_BQD: Its answer; the target's head turns it into logits.
+    """
+
+    anchors: Anchors
+    inputs: BlockInputs
+    hidden_BQD: Tensor
+
+
 def draft_loss(
     drafter: Drafter, *, target: FrozenTarget, rows: Rows, objective: Objective
 ) -> LossSums:
@@ -86,6 +100,23 @@ def draft_loss(
     Raises:
         ValueError: Distillation is asked for, and the rows lack the target's final states.
     """
+    drafted = draft_blocks(drafter, target=target, rows=rows, objective=objective)
+    return draft_sums(
+        drafted.hidden_BQD,
+        head=target.logits,
+        inputs=drafted.inputs,
+        weights=objective.weights,
+        teacher=teacher_of(
+            rows, drafted.anchors, block_size=drafter.config.block_size, objective=objective
+        ),
+        chunk_blocks=objective.chunk_blocks,
+    )
+
+
+def draft_blocks(
+    drafter: Drafter, *, target: FrozenTarget, rows: Rows, objective: Objective
+) -> DraftedBlocks:
+    """Draft random blocks of the rows; see `draft_loss`."""
     config = drafter.config
     anchors = sample_anchors(
         rows.loss_mask_BS,
@@ -112,14 +143,7 @@ def draft_loss(
             num_heads=config.num_attention_heads,
         ),
     )
-    return draft_sums(
-        hidden_BQD,
-        head=target.logits,
-        inputs=inputs,
-        weights=objective.weights,
-        teacher=teacher_of(rows, anchors, block_size=config.block_size, objective=objective),
-        chunk_blocks=objective.chunk_blocks,
-    )
+    return DraftedBlocks(anchors, inputs, hidden_BQD)
 
 
 def teacher_of(

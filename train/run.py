@@ -17,6 +17,7 @@ from train.metrics import MetricsWriter
 from train.progress import Progress
 from train.run_folder import write_json
 from train.selftest import SelfTestError
+from train.selftest_drafting import check_run
 from train.settings import ConfigError
 from train.summary import closing_lines, header
 from train.warmup import warm_up
@@ -41,7 +42,7 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal) -> bool
 
     Raises:
         ConfigError: Target or data cannot be used.
-        SelfTestError: The target does not behave as the training needs.
+        SelfTestError: The target or the drafting does not behave as the training needs.
         UnfusedAttentionError: Attention would hold, or held, all its scores.
     """
     watch = Stopwatch()
@@ -52,6 +53,7 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal) -> bool
     pair = inputs.pair
     with watch.phase("warm_up"):
         guard = warm_up(config, pair=pair, progress=progress)
+        check_run(config, pair=pair, samples=inputs.held_out.samples)
     evaluation = Evaluation(
         config, target=pair.target, samples=inputs.held_out.samples, prompts=inputs.prompts
     )

@@ -8,16 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers import DynamicCache
+
+from train.data import HOLDS_MASK
+from train.target_ends import relative_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
+    from train.data import Dataset
     from train.target import Target
 
 MAX_TOKENS = 24
 RELATIVE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
+"""Two ways to compute the same states differ by rounding, which adds up over the layers."""
+SCALE_TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 1e-2}
+"""A scale may be rounded itself before it multiplies."""
 
 
 class SelfTestError(Exception):
@@ -41,6 +49,25 @@ def check_target(target: Target, rows: Sequence[Sequence[int]]) -> None:
     shorter_1T = torch.tensor([shorter[: max(1, longer_1T.shape[1] // 2)]], device=target.device)
     check_layers(target, longer_1T)
     check_batch(target, longer_1T=longer_1T, shorter_1T=shorter_1T)
+    check_cache(target, longer_1T)
+
+
+def check_mask_token(mask_token_id: int, datasets: Mapping[str, Dataset]) -> None:
+    """Check that no conversation says the token that means "to be predicted".
+
+    Args:
+        mask_token_id: As `draft.mask_token_id`.
+        datasets: The data by the key of its file; rows that hold the token were dropped.
+
+    Raises:
+        SelfTestError: A conversation holds it.
+    """
+    for key, dataset in datasets.items():
+        if num_rows := dataset.dropped[HOLDS_MASK]:
+            raise SelfTestError(
+                f"draft.mask_token_id: token {mask_token_id} occurs in {num_rows} conversations of"
+                f" data.{key}; wanted one that no text holds"
+            )
 
 
 @torch.no_grad()
@@ -53,12 +80,19 @@ def check_layers(target: Target, ids_1T: Tensor) -> None:
     name = type(model).__name__
     if not torch.equal(states.tapped_BTF, wanted_1TF):
         raise SelfTestError(f"{name}: hooked states are not the hidden states of their layers")
-    if not torch.equal(target.embed(ids_1T), output.hidden_states[0]):
-        raise SelfTestError(f"{name} changes its embeddings before the first layer: not supported")
+    difference = relative_difference(target.embed(ids_1T), output.hidden_states[0])
+    if difference > SCALE_TOLERANCE[target.dtype]:
+        raise SelfTestError(
+            f"{name} does something to its embeddings before the first layer that is not a scale"
+            " in its configuration, such as adding learned positions: not supported"
+        )
     # The head sees the same states, but its matrix product may pick another kernel.
     difference = relative_difference(target.logits(states.final_BTD), output.logits)
     if difference > RELATIVE_TOLERANCE[target.dtype]:
-        raise SelfTestError(f"{name} changes its logits after the head: not supported")
+        raise SelfTestError(
+            f"{name} does something to its logits after the head that is not a scale or a cap in"
+            " its configuration: not supported"
+        )
 
 
 def check_batch(target: Target, *, longer_1T: Tensor, shorter_1T: Tensor) -> None:
@@ -77,7 +111,27 @@ def check_batch(target: Target, *, longer_1T: Tensor, shorter_1T: Tensor) -> Non
             )
 
 
-def relative_difference(found: Tensor, wanted: Tensor) -> float:
-    """Return the norm of the difference over the norm of what is wanted."""
-    found, wanted = found.float(), wanted.float()
-    return float((found - wanted).norm() / wanted.norm())
+def check_cache(target: Target, ids_1T: Tensor) -> None:
+    """Compare states that continue a cropped cache, as decoding does, with those of the whole row.
+
+    A target with a recurrent state cannot forget the draft tokens that it rejected.
+    """
+    num_tokens = ids_1T.shape[1]
+    num_kept, num_read = num_tokens // 3, 2 * num_tokens // 3
+    whole_1TF = target.states(ids_1T).tapped_BTF
+    name = type(target.model).__name__
+    try:
+        cache = DynamicCache()
+        target.states(ids_1T[:, :num_read], cache=cache)
+        cache.crop(num_kept - num_read)
+        continued_1TF = target.states(ids_1T[:, num_kept:], cache=cache).tapped_BTF
+    except Exception as error:  # the architecture decides what it raises
+        raise SelfTestError(
+            f"{name} cannot go on from a cropped cache, as decoding must: {error}"
+        ) from error
+    difference = relative_difference(continued_1TF, whole_1TF[:, num_kept:])
+    if difference > RELATIVE_TOLERANCE[target.dtype]:
+        raise SelfTestError(
+            f"states of {name} after a cropped cache differ by {difference:.2g} (relative) from"
+            " those of the whole row: it cannot take back rejected draft tokens"
+        )

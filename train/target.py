@@ -15,16 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from train.config import PACKAGE_PREFIX
 from train.frozen_target import TargetStates
 from train.layer_ids import tapped_layer_ids
 from train.settings import ConfigError
+from train.target_ends import ends_of
 from train.target_mask import attention_mask
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from collections.abc import Sequence
+
+    from torch import Tensor
     from transformers import Cache, PreTrainedConfig
 
     from train.config import TargetConfig
@@ -59,17 +63,18 @@ class Target:
         self.layer_ids = layer_ids
         self.eos_id: int = checked_eos_id(tokenizer, self.config, eos_id)
         self._decoder: Any = self.model.get_decoder()
-        num_layers = len(self._decoder.layers)
-        if not all(layer < num_layers for layer in layer_ids):
+        layers = decoder_layers(model)
+        if not all(layer < len(layers) for layer in layer_ids):
             raise ConfigError(
-                [f"target.layer_ids: found {list(layer_ids)}, wanted numbers below {num_layers}"]
+                [f"target.layer_ids: found {list(layer_ids)}, wanted numbers below {len(layers)}"]
             )
+        self._ends = ends_of(model)
         # transformers renamed the argument in 5.24 and warns about the former name.
         parameters = inspect.signature(self._decoder.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
         self._tapped: dict[int, Tensor] = {}
         for layer in layer_ids:
-            self._decoder.layers[layer].register_forward_hook(partial(self._keep, layer))
+            layers[layer].register_forward_hook(partial(self._keep, layer))
 
     @property
     def device(self) -> torch.device:
@@ -84,14 +89,12 @@ class Target:
         return dtype
 
     def embed(self, ids_BT: Tensor) -> Tensor:
-        """Return the input embeddings [..., D]."""
-        embedded: Tensor = self.model.get_input_embeddings()(ids_BT)
-        return embedded
+        """Return the input embeddings [..., D], scaled as the target scales them."""
+        return self._ends.embedded(self.model.get_input_embeddings()(ids_BT))
 
     def logits(self, final_D: Tensor) -> Tensor:
-        """Return the logits [..., V] of states [..., D]; gradients flow through."""
-        logits_V: Tensor = self.model.get_output_embeddings()(final_D)
-        return logits_V
+        """Return the logits [..., V] of states [..., D], scaled and capped; gradients flow."""
+        return self._ends.logits(self.model.get_output_embeddings()(final_D))
 
     @torch.no_grad()
     def states(
@@ -122,6 +125,20 @@ class Target:
     def _keep(self, layer: int, _module: nn.Module, _inputs: Any, output: Any) -> None:
         """Keep a layer's output; some models return it inside a tuple."""
         self._tapped[layer] = output[0] if isinstance(output, tuple) else output
+
+
+def decoder_layers(model: Any) -> Sequence[nn.Module]:
+    """Return the decoder layers of a causal language model, whatever it calls them.
+
+    Raises:
+        ConfigError: None of its parts is a list of as many modules as it has layers.
+    """
+    num_layers = model.config.get_text_config().num_hidden_layers
+    decoder = model.get_decoder()
+    for part in () if decoder is None else decoder.children():
+        if isinstance(part, nn.ModuleList) and len(part) == num_layers:
+            return list(part)
+    raise ConfigError([f"target.path: {type(model).__name__} has no decoder layers to tap"])
 
 
 def checked_eos_id(tokenizer: Any, config: PreTrainedConfig, eos_id: int | None) -> int:
@@ -206,7 +223,8 @@ def load_target(
                 folder,
                 gguf_file=gguf_file,
                 dtype=dtype_for(config.dtype, device),
-                attn_implementation=config.attention,
+                # None lets transformers choose: some architectures lack sdpa.
+                attn_implementation=None if config.attention == "auto" else config.attention,
             )
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
