@@ -21,6 +21,7 @@ COMMANDS = {
     "facts": "facts",
     "diff": "diff",
     "build": "build",
+    "adopt": "adopt",
     "lock": "lock",
     "train": "train",
     "path": "envs",

@@ -7,17 +7,17 @@ import shlex
 import stat
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor import manifest
+from envdoctor import manifest, surroundings
 from envdoctor.errors import VerificationError
-from envdoctor.probes.digests import Task, mismatches
-from envdoctor.store import Store
+from envdoctor.probes.digests import Task, digest_of, mismatches
+from envdoctor.seals import seal_of
 from envdoctor.verify import UnfitEnvironmentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from envdoctor.manifest import Entry, Manifest, Tree
 
@@ -61,21 +61,28 @@ class Drift:
         changes: Files that differ, sorted by owner and path.
         tree: What the files were when it was sealed.
         is_deep: True if every file was hashed; False if only those were whose time differs.
+        notes: What has changed around it; no drift of its files.
     """
 
     env: str
     changes: tuple[Change, ...]
     tree: Tree
     is_deep: bool
+    notes: tuple[str, ...] = ()
 
 
 def find(
-    env: Path, *, deep: bool = False, progress: Callable[[int, int], None] | None = None
+    env: Path,
+    *,
+    home: Path | None = None,
+    deep: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Drift:
-    """Compare an environment that envdoctor built with its manifest.
+    """Compare an environment that envdoctor built or adopted with its manifest.
 
     Args:
         env: The environment's folder.
+        home: Where adopted environments have their manifests; None to look for a built one's only.
         deep: True to hash every file; otherwise only those whose time alone has changed.
         progress: Told bytes hashed and bytes in all, now and then.
 
@@ -83,12 +90,13 @@ def find(
         VerificationError: It has no manifest, or cannot be read.
     """
     real = env.resolve()
-    sealed = _manifest_of(real)
+    seal = seal_of(real, home)
+    sealed = seal.read_manifest()
     if sealed is None:
         raise VerificationError(
             f"{env} has no manifest to compare with",
             reference="not-sealed",
-            hint="only environments that `envdoctor build` made have one; build it anew: --force",
+            hint="only what `envdoctor build` made, or `envdoctor adopt` took over, has one",
         )
     try:
         changes = compare(real, sealed, deep=deep, progress=progress)
@@ -96,7 +104,14 @@ def find(
         raise VerificationError(
             f"{error.filename or real}: {error.strerror}", reference="environment-not-readable"
         ) from error
-    return Drift(env=str(real), changes=tuple(changes), tree=sealed.tree, is_deep=deep)
+    passed = seal.read_receipt()
+    return Drift(
+        env=str(real),
+        changes=tuple(changes),
+        tree=sealed.tree,
+        is_deep=deep,
+        notes=tuple(surroundings.changes(passed)) if passed else (),
+    )
 
 
 def require_none(env: Path) -> None:
@@ -105,7 +120,7 @@ def require_none(env: Path) -> None:
     Raises:
         UnfitEnvironmentError: It has.
     """
-    if _manifest_of(env.resolve()) is None:
+    if seal_of(env, None).read_manifest() is None:
         return
     changes = find(env).changes
     if changes:
@@ -141,6 +156,7 @@ def compare(
             has_new_time = found[entry.path].st_mtime_ns != entry.mtime_ns
             doubtful += [entry] if stat.S_ISREG(entry.mode) and (deep or has_new_time) else []
     changes += _by_hash(env, doubtful, progress)
+    changes += _of_interpreter(sealed.outside, deep=deep)
     changes += _extra(sealed, found)
     return sorted(changes, key=lambda change: (change.owner, change.path))
 
@@ -181,6 +197,20 @@ def _by_hash(
             yield _change(ChangeKind.CHANGED, entry, detail)
 
 
+def _of_interpreter(outside: tuple[Entry, ...], *, deep: bool) -> Iterator[Change]:
+    """Tell which files of the base interpreter were replaced; that one is gone, its link tells."""
+    for entry in outside:
+        try:
+            status = Path(entry.path).stat()
+        except OSError:
+            continue
+        is_same = (status.st_size, status.st_mtime_ns) == (entry.size, entry.mtime_ns)
+        if is_same and not deep:
+            continue
+        if status.st_size != entry.size or digest_of(entry.path, "sha256") != entry.digest:
+            yield _change(ChangeKind.CHANGED, entry, "the Python below has been replaced")
+
+
 def _extra(sealed: Manifest, found: Mapping[str, os.stat_result]) -> Iterator[Change]:
     known = {entry.path for entry in sealed.entries}
     owners: dict[str, set[str]] = {}
@@ -195,9 +225,3 @@ def _extra(sealed: Manifest, found: Mapping[str, os.stat_result]) -> Iterator[Ch
 
 def _change(kind: ChangeKind, entry: Entry, detail: str = "") -> Change:
     return Change(kind=kind, path=entry.path, owner=entry.owner, detail=detail)
-
-
-def _manifest_of(real: Path) -> Manifest | None:
-    """Return the manifest of an environment by where it lies: HOME/envs/PROFILE/GENERATION."""
-    place = Store(real.parent.parent.parent, real.parent.name)
-    return manifest.read(place.manifest(real.name))

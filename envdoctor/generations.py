@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor import drift, receipt, store
+from envdoctor import adoption, drift, receipt, store
 from envdoctor import profile as profiles
 from envdoctor.build_lock import held
 from envdoctor.checks import BUILTIN_CHECKS
@@ -17,8 +18,7 @@ from envdoctor.store import Store
 from envdoctor.verify import UnfitEnvironmentError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from envdoctor.receipt import Receipt
     from envdoctor.settings import Settings
 
 _FILE_CHECK = "package-files-damaged"
@@ -29,11 +29,11 @@ class Generation:
     """One environment on disk.
 
     Args:
-        profile: Profile that it was built from.
+        profile: Profile that it was built from, or that it was held against.
         name: Of its folder.
         path: Its real folder.
-        role: `current`, `previous`, or empty.
-        built: When its build ended, UTC; empty if its receipt cannot be read.
+        role: `current`, `previous`, `adopted`, `adopted, gone`, or empty.
+        built: When its build or adoption ended, UTC; empty if its receipt cannot be read.
         torch: Version of torch in it; empty if there is none or its receipt cannot be read.
         is_in_use: True while a job holds it.
     """
@@ -85,10 +85,16 @@ def current_of(place: Store) -> str:
 
 
 def listed(settings: Settings, profile: str | None = None) -> list[Generation]:
-    """Return the generations of one profile or of all, the newest of each first."""
-    names = [profile] if profile else store.all_profiles(settings.home)
+    """Return the environments of one profile or of all: the newest of each first, then adopted."""
+    taken = [_adopted(one) for one in adoption.adopted(settings.home)]
+    taken = [one for one in taken if profile in {None, one.profile}]
+    known = store.all_profiles(settings.home)
+    names = [name for name in known if profile in {None, name}]
+    if profile and not names and not taken:
+        names = [profile]
     places = [place_of(name, settings) for name in names]
-    return [_described(place, name) for place in places for name in place.generations()]
+    built = [_described(place, name) for place in places for name in place.generations()]
+    return [*built, *taken]
 
 
 def roll_back(place: Store) -> Path:
@@ -162,7 +168,6 @@ def _asked(place: Store, generation: str) -> str:
 
 def _described(place: Store, name: str) -> Generation:
     found = receipt.read(place.receipt(name))
-    packages = found.packages if found else ()
     role = next((link for link in ("current", "previous") if place.linked(link) == name), "")
     return Generation(
         profile=place.profile,
@@ -170,9 +175,26 @@ def _described(place: Store, name: str) -> Generation:
         path=str(place.envs.resolve() / name),
         role=role,
         built=found.finished if found else "",
-        torch=next((wheel.version for wheel in packages if wheel.name == "torch"), ""),
+        torch=_torch(found),
         is_in_use=store.is_leased(place, name),
     )
+
+
+def _adopted(found: Receipt) -> Generation:
+    return Generation(
+        profile=str(found.profile.get("name", "-")),
+        name=found.generation,
+        path=found.adopted,
+        role="adopted" if Path(found.adopted).is_dir() else "adopted, gone",
+        built=found.finished,
+        torch=_torch(found),
+        is_in_use=False,
+    )
+
+
+def _torch(found: Receipt | None) -> str:
+    packages = found.packages if found else ()
+    return next((wheel.version for wheel in packages if wheel.name == "torch"), "")
 
 
 def _nothing_built(profile: str | None, home: Path) -> VerificationError:

@@ -14,6 +14,7 @@ from envdoctor.errors import ToolError, UsageError, VerificationError
 from envdoctor.probes.interpreter import checked_prefix
 from envdoctor.profile import VariablesSection
 from envdoctor.resources import bundled
+from envdoctor.seals import seal_of
 from envdoctor.store import Store
 from envdoctor.talk import Event, EventKind
 from envdoctor.train_request import require_layout, require_valid
@@ -202,7 +203,11 @@ def _given(env: Path, wanted: Profile | None, settings: Settings) -> Place:
         place = Store(settings.home, path.parent.name)
         profile = wanted or _profile_of(place, path.name)
         return Place(env=path, profile=profile, store=place, origin="--env")
-    return Place(env=path, profile=wanted, store=None, origin="--env")
+    taken = seal_of(path, settings.home).read_receipt()
+    if taken is None:
+        return Place(env=path, profile=wanted, store=None, origin="--env")
+    origin = f"--env, adopted {taken.finished}"
+    return Place(env=path, profile=wanted or taken.wanted(), store=None, origin=origin)
 
 
 def _profile_of(place: Store, generation: str) -> Profile | None:

@@ -132,7 +132,9 @@ def read(path: Path) -> Locked | None:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise _broken(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise _broken(f"{path}: {error}") from error
     return parse(text, name=str(path))
 

@@ -68,11 +68,19 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All files of an environment, sorted by path, compiled bytecode left out."""
+    """All files of an environment, sorted by path, compiled bytecode left out.
+
+    Args:
+        schema: Version of this document.
+        entries: The files.
+        tree: Hashes of them.
+        outside: The interpreter and its library where they lie outside, by absolute path.
+    """
 
     schema: int = SCHEMA_VERSION
     entries: tuple[Entry, ...]
     tree: Tree
+    outside: tuple[Entry, ...] = ()
 
 
 def make(env: Path) -> Manifest:
@@ -87,7 +95,19 @@ def make(env: Path) -> Manifest:
     entries = tuple(
         _entry(env, path, status, recorded.get(path)) for path, status in sorted(scan(env).items())
     )
-    return Manifest(entries=entries, tree=tree_of(entries))
+    outside = tuple(
+        _entry(env, str(path), path.stat(), None) for path in interpreter_files(env.resolve())
+    )
+    return Manifest(entries=entries, tree=tree_of(entries), outside=outside)
+
+
+def interpreter_files(env: Path) -> list[Path]:
+    """Return the base interpreter of an environment, and its library where it has a shared one."""
+    python = (env / "bin/python").resolve()
+    if not python.is_file() or python.is_relative_to(env):
+        return []
+    libraries = (python.parent.parent / "lib").glob("libpython3*.so*")
+    return [python, *sorted({path.resolve() for path in libraries if path.is_file()})]
 
 
 def scan(env: Path) -> dict[str, os.stat_result]:

@@ -1,4 +1,4 @@
-"""The receipt of a build: what was asked, what came, from where, and what the check said."""
+"""The receipt of an environment: what was asked, what came, from where, and what the check said."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class UvRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """One finished build.
+    """One finished build, or adoption.
 
     Args:
         schema: Version of this document.
@@ -40,11 +40,13 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         asked: The profile as it was named: a bundled one's name, or the path of a file; empty in
             receipts of envdoctor before it was written down.
         added: Requirements that were added to the profile's for this build.
+        adopted: Folder of an environment that was not built here but taken over as it was, and of
+            whose packages only names and versions are known; empty for one that was built.
         source: Where torch came from, in words.
         left_out: Sources that did not serve, each with the reason.
         packages: Every file that was installed.
         python: The interpreter.
-        uv: The installer.
+        uv: The installer; None where it is not known.
         envdoctor_version: Of this program.
         host: Facts of the machine, as in the report.
         link_mode: How files came out of uv's cache.
@@ -64,11 +66,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     profile_sha256: str
     asked: str = ""
     added: tuple[str, ...] = ()
+    adopted: str = ""
     source: str
     left_out: tuple[tuple[str, str], ...]
     packages: tuple[Wheel, ...]
     python: Interpreter
-    uv: UvRecord
+    uv: UvRecord | None
     envdoctor_version: str
     host: dict[str, Any]
     link_mode: str

@@ -29,7 +29,7 @@ def cyclonedx(receipt: Receipt) -> dict[str, Any]:
             "tools": {
                 "components": [
                     _program("envdoctor", receipt.envdoctor_version),
-                    {**_program("uv", receipt.uv.version), "hashes": [_hash(receipt.uv.sha256)]},
+                    *_installer(receipt),
                 ]
             },
             "component": {
@@ -52,13 +52,20 @@ def cyclonedx(receipt: Receipt) -> dict[str, Any]:
     }
 
 
+def _installer(receipt: Receipt) -> list[dict[str, Any]]:
+    if receipt.uv is None:
+        return []
+    return [{**_program("uv", receipt.uv.version), "hashes": [_hash(receipt.uv.sha256)]}]
+
+
 def _program(name: str, version: str) -> dict[str, Any]:
     return {"type": "application", "name": name, "version": version}
 
 
 def _component(wheel: Wheel) -> dict[str, Any]:
     version, file = quote(wheel.version, safe=""), quote(wheel.file, safe="")
-    purl = f"pkg:pypi/{wheel.name}@{version}?file_name={file}"
+    # Of an adopted environment the files are not known, only what came out of them.
+    purl = f"pkg:pypi/{wheel.name}@{version}{f'?file_name={file}' if file else ''}"
     size = [] if wheel.size is None else [_property("size", str(wheel.size))]
     return {
         "type": "library",
@@ -66,9 +73,9 @@ def _component(wheel: Wheel) -> dict[str, Any]:
         "name": wheel.name,
         "version": wheel.version,
         "purl": purl,
-        "hashes": [_hash(wheel.sha256)],
+        **({"hashes": [_hash(wheel.sha256)]} if wheel.sha256 else {}),
         "properties": [
-            _property("file", wheel.file),
+            *([_property("file", wheel.file)] if wheel.file else []),
             _property("source", wheel.source),
             *size,
         ],

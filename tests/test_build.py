@@ -59,6 +59,7 @@ def test_receipt_says_what_was_asked_what_came_and_from_where(bench: Bench) -> N
     assert set(written.seconds) >= {"prepare", "resolve", "install", "verify", "import"}
     assert written.report["environment"]["prefix"] == str(built.path)
     assert written.report["summary"]["exit_code"] == 0
+    assert written.uv is not None
     assert (written.previous, written.uv.version[:3]) == (None, "0.1")
 
 

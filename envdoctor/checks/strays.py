@@ -25,7 +25,8 @@ from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_ENVDOCTOR = "envdoctor"
+_DRIVER_MODULE = "nvidia-ml-py"
+"""Asks the driver, in Python, and holds no CUDA; envdoctor itself requires it."""
 
 
 @value
@@ -59,7 +60,8 @@ def stray_package(
     ## What it checks
     Installed distributions against the profile's `packages.forbid`, or the bundled list of serving
     engines (sglang, flashinfer, vllm and others) if no profile is named. Packages that only such an
-    engine brought in are listed with it. What an installed envdoctor requires is left out.
+    engine brought in are listed with it. nvidia-ml-py, which only asks the driver, counts where it
+    is forbidden by its name.
 
     ## Why it matters
     Serving engines pin their own torch, Triton and NVIDIA packages; installing one swaps libraries
@@ -82,9 +84,7 @@ def stray_package(
         for group in group_strays(installed, environment, forbidden)
         if named.isdisjoint(dist.name for dist in group.members)
     ]
-    return problems(
-        found, Ok("the unwanted packages are named by another check, or required by envdoctor")
-    )
+    return problems(found, Ok("the unwanted packages are named by another check"))
 
 
 def forbidden_globs(policy: PolicyFact) -> dict[str, str]:
@@ -99,6 +99,8 @@ def forbidden_globs(policy: PolicyFact) -> dict[str, str]:
 
 def is_forbidden(name: str, forbidden: Mapping[str, str]) -> str:
     """Return the glob that a distribution's name falls under; empty if it is welcome."""
+    if name == _DRIVER_MODULE:
+        return name if name in forbidden else ""
     return next((glob for glob in forbidden if fnmatch(name, glob)), "")
 
 
@@ -106,15 +108,13 @@ def group_strays(
     installed: DistributionsFact, environment: dict[str, str], forbidden: Mapping[str, str]
 ) -> Iterator[StrayGroup]:
     """Yield the unwanted packages, each with those of its kind and those that it requires."""
-    requirers = Requirers(installed, environment)
-    # envdoctor reads the driver through nvidia-ml-py, also where no other NVIDIA package belongs.
-    own = requirers.reachable([_ENVDOCTOR])
     globs = {
         dist.name: glob
         for dist in installed.distributions
-        if dist.name not in own and (glob := is_forbidden(dist.name, forbidden))
+        if (glob := is_forbidden(dist.name, forbidden))
     }
     dists = {dist.name: dist for dist in installed.distributions}
+    requirers = Requirers(installed, environment)
     orphans = requirers.only_through(globs)
     left = dict(globs)
     # The one that requires most is the reason for the others.

@@ -66,8 +66,8 @@ def check(
         bool,
         typer.Option(
             "--drift",
-            help="Instead compare a built environment with what it was when it passed: by stat, "
-            "with --deep by hash. Default: the one that was built last.",
+            help="Instead compare a built or adopted environment with what it was when it passed: "
+            "by stat, with --deep by hash. Default: the one that was built last.",
         ),
     ] = False,
     probe: ProbeOption = False,

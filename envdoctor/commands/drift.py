@@ -25,14 +25,15 @@ def check_drift(env: Path, output: OutputFormat, *, deep: bool) -> ExitCode:
         UsageError: It cannot be printed in this form.
         VerificationError: There is no manifest.
     """
-    from envdoctor import drift
+    from envdoctor import drift, settings
     from envdoctor.progress import byte_meter
 
     if output not in {OutputFormat.TEXT, OutputFormat.JSON}:
         raise UsageError(
             f"--drift prints text or json, not {output}", reference="drift-format", hint=""
         )
-    found = drift.find(env, deep=deep, progress=byte_meter("hashed") if deep else None)
+    progress = byte_meter("hashed") if deep else None
+    found = drift.find(env, home=settings.load().home, deep=deep, progress=progress)
     if output is OutputFormat.JSON:
         print_json(encodable_data({"schema": 1, "is_clean": not found.changes, **_plain(found)}))
     else:
@@ -65,6 +66,7 @@ def _plain(found: Drift) -> dict[str, object]:
         "prefix": found.env,
         "deep": found.is_deep,
         "changes": changes,
+        "notes": list(found.notes),
         "tree": to_builtins(found.tree),
     }
 
@@ -73,6 +75,7 @@ def _lines(found: Drift) -> Iterator[str]:
     for one in found.changes:
         detail = f": {one.detail}" if one.detail else ""
         yield f"{one.owner or '(no package)':<24} {one.kind:<8} {one.path}{detail}"
+    yield from (f"note: {note}" for note in found.notes)
     owners = sorted({one.owner or "(no package)" for one in found.changes})
     how = "every file hashed" if found.is_deep else "by size, permissions and time"
     looked = f"{found.tree.files} files, {how}"
@@ -81,4 +84,4 @@ def _lines(found: Drift) -> Iterator[str]:
         changes = "1 change" if number == 1 else f"{number} changes"
         yield f"{found.env}: {changes} in {', '.join(owners)} ({looked})"
     else:
-        yield f"{found.env}: nothing has changed since it was built ({looked})"
+        yield f"{found.env}: nothing has changed since it passed ({looked})"

@@ -41,7 +41,7 @@ def list_all(
     ] = None,
     output: Annotated[ListFormat, typer.Option("--format", help="How to print.")] = ListFormat.TEXT,
 ) -> None:
-    """List the environments that were built, the newest of each profile first."""
+    """List the environments that were built, the newest of each profile first, and adopted."""
     from dataclasses import asdict
 
     from envdoctor import settings
@@ -100,8 +100,11 @@ def prune(
         int, typer.Option(min=2, help="Environments of each profile that stay, newest first.")
     ] = 2,
 ) -> None:
-    """Delete old environments; the current, the previous and those in use stay."""
-    from envdoctor import generations, settings, store
+    """Delete old environments; the current, the previous and those in use stay.
+
+    An adopted environment is never deleted; one that is gone is forgotten.
+    """
+    from envdoctor import adoption, generations, settings, store
 
     loaded = settings.load()
     names = [profile] if profile else store.all_profiles(loaded.home)
@@ -112,6 +115,8 @@ def prune(
         typer.echo(f"{place.profile}: {len(gone)} deleted, {len(before) - len(gone)} kept")
         for name in in_use:
             typer.echo(f"{place.profile}: kept {name}: a job runs in it")
+    for path in adoption.forget_gone(loaded.home):
+        typer.echo(f"forgot {path}, which was adopted and is gone")
 
 
 def rollback(*, profile: ProfileName = None) -> None:

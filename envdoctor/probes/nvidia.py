@@ -46,7 +46,7 @@ def read_nvidia(subject: Subject, facts: FactSet) -> NvidiaFact:
         LookupError: Under WSL2, where a GPU is neither on the bus nor in /dev.
     """
     num_devices = count_devices(subject.root)
-    driver = _kernel_driver(subject.root)
+    driver = kernel_driver(subject.root)
     if not num_devices and driver is None:
         host = facts.get(HostFact)
         if isinstance(host, HostFact) and host.is_wsl:
@@ -76,7 +76,7 @@ def _count_nodes(root: Path) -> int:
     return sum(bool(re.fullmatch(r"nvidia\d+", name)) for name in list_folder(root / "dev"))
 
 
-def _kernel_driver(root: Path) -> str | None:
+def kernel_driver(root: Path) -> str | None:
     """Return the kernel module's version, which is there even when NVML is not."""
     for path in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
         if match := _VERSION.search(_first_line(root / path)):

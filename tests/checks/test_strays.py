@@ -12,7 +12,7 @@ from envdoctor.probes.subject import Subject
 from envdoctor.report import Report
 from envdoctor.runner import run
 from envdoctor.verdict import Problem, Severity
-from tests.environments import Environment, make_cuda_environment
+from tests.environments import Environment, make_cuda_environment, make_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,14 +184,18 @@ def test_packages_of_one_kind_are_one_finding(environment: Environment) -> None:
     assert len(uninstalled(problem)) == 3
 
 
-def test_what_envdoctor_itself_requires_is_no_stray(tmp_path: Path) -> None:
-    environment = make_cuda_environment(tmp_path / "env")
-    policy = replace(FORBIDDING, forbid=("nvidia-ml*", "other"))
+@pytest.mark.parametrize(
+    ("forbid", "culprits"),
+    [(("nvidia-*",), {"nvidia-cublas"}), (("nvidia-ml-py",), {"nvidia-ml-py"})],
+)
+def test_module_that_asks_the_driver_is_no_cuda_library(
+    tmp_path: Path, forbid: tuple[str, ...], culprits: set[str]
+) -> None:
+    environment = make_environment(tmp_path / "env")
     environment.install("nvidia-ml-py", "12.575.51")
-    environment.install("other", "1.0")
-    assert {one.culprit for one in strays_of(environment, policy)} == {"nvidia-ml-py", "other"}
-    environment.install("envdoctor", "0.1.0", requires=["nvidia-ml-py>=12"])
-    assert {one.culprit for one in strays_of(environment, policy)} == {"other"}
+    environment.install("nvidia-cublas", "13.0.2.14")
+    policy = replace(FORBIDDING, forbid=forbid)
+    assert {one.culprit for one in strays_of(environment, policy)} == culprits
 
 
 def strays_of(environment: Environment, policy: PolicyFact) -> list[Problem]:
