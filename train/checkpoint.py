@@ -35,7 +35,7 @@ class CheckpointError(Exception):
 def save_checkpoint(
     drafter: Drafter, folder: Path, *, bos_token_id: int | None, eos_token_id: int
 ) -> None:
-    """Write a checkpoint that exists completely or not at all, and read it back.
+    """Write a drafter alone, completely or not at all.
 
     Args:
         drafter: Its parameters are rounded to bfloat16 in the file.
@@ -44,21 +44,18 @@ def save_checkpoint(
         eos_token_id: The target's end-of-turn token.
 
     Raises:
-        CheckpointError: The tensors are not those of the format, or are not finite; nothing is
-            written then.
+        CheckpointError: As `write_checkpoint`.
     """
-    tensors = {
-        name: tensor.detach().to("cpu", torch.bfloat16).contiguous()
-        for name, tensor in drafter.state_dict().items()
-    }
-    check_tensors(tensors, drafter.config)
-    config = serving_config(drafter.config, bos_token_id=bos_token_id, eos_token_id=eos_token_id)
     temporary = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    save_file(tensors, temporary / WEIGHTS_NAME, metadata={"format": "pt"})
-    (temporary / CONFIG_NAME).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-    check_equal(load_checkpoint(temporary).state_dict(), tensors)
+    write_checkpoint(
+        temporary,
+        weights=serving_weights(drafter.state_dict()),
+        serving=serving_config(
+            drafter.config, bos_token_id=bos_token_id, eos_token_id=eos_token_id
+        ),
+    )
     put_in_place(temporary, folder)
 
 
@@ -74,6 +71,38 @@ def put_in_place(temporary: Path, folder: Path) -> None:
         folder.replace(former)
     temporary.replace(folder)
     shutil.rmtree(former, ignore_errors=True)
+
+
+def serving_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a drafter's weights as the format holds them: bfloat16, on the CPU."""
+    return {
+        name: tensor.detach().to("cpu", torch.bfloat16).contiguous()
+        for name, tensor in weights.items()
+    }
+
+
+def write_checkpoint(
+    folder: Path, *, weights: Mapping[str, Tensor], serving: Mapping[str, Any]
+) -> None:
+    """Write the two files into a folder that nobody reads yet, and read them back.
+
+    Args:
+        folder: Exists.
+        weights: In bfloat16, on the CPU.
+        serving: Content of `config.json`.
+
+    Raises:
+        CheckpointError: The tensors are not those of the format, or are not finite; nothing is
+            written then. Or they read back differently.
+        OSError: They cannot be written.
+    """
+    check_tensors(weights, drafter_config_from(serving))
+    try:
+        save_file(dict(weights), folder / WEIGHTS_NAME, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(f"{folder / WEIGHTS_NAME}: {error}") from error
+    (folder / CONFIG_NAME).write_text(json.dumps(serving, indent=2) + "\n", "utf-8")
+    check_equal(load_file(folder / WEIGHTS_NAME), weights)
 
 
 def check_tensors(tensors: Mapping[str, Tensor], config: DrafterConfig) -> None:
@@ -101,9 +130,7 @@ def check_equal(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> No
     Raises:
         CheckpointError: A tensor differs.
     """
-    differing = [
-        name for name, tensor in wanted.items() if not torch.equal(found[name], tensor.float())
-    ]
+    differing = [name for name, tensor in wanted.items() if not torch.equal(found[name], tensor)]
     if differing:
         raise CheckpointError(f"read back differently: {', '.join(sorted(differing))}")
 

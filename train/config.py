@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from train.checkpoint_settings import CheckpointConfig
 from train.layout import LayoutConfig, check_layout, contradictions
 from train.settings import ConfigError, problems_of
 from train.train_section import PositiveInt, TrainSettings
@@ -116,6 +117,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     data: DataConfig
     train: TrainSettings = TrainSettings()
     layout: LayoutConfig = LayoutConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
     eval: EvalConfig = EvalConfig()
     log: LogConfig = LogConfig()
 

@@ -1,14 +1,15 @@
-"""What a training consists of before its first step."""
+"""What a training consists of, and where it stands."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from train.features import FeatureStore
 from train.optimizer import build_optimizer
-from train.windows import num_optimizer_steps
+from train.windows import DataOrder, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from train.data import Sample
     from train.drafter import Drafter
     from train.optimizer import Optimizer
+    from train.plan import Origin, Plan
     from train.target import Target
 
 
@@ -28,6 +30,18 @@ class Pair:
     drafter: Drafter
 
 
+class Stateful(Protocol):
+    """A part of a training that is saved and restored."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return its state: tensors and plain values only."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        """Go on from what `state_dict` gave."""
+        ...
+
+
 @dataclass(frozen=True)
 class Course:
     """The parts that the loop moves.
@@ -37,7 +51,9 @@ class Course:
         pair: The target, and the drafter that is trained in place.
         samples: What to train on.
         optimizer: Of the drafter's parameters.
-        num_steps: Optimizer steps of the whole run.
+        store: Gives the target's states.
+        plan: How many steps there are, and what each is about.
+        first_step: Steps that were taken before, by an interrupted run.
         average: Moving average of the drafter's weights; None when `train.ema_decay` is 0.
     """
 
@@ -45,7 +61,9 @@ class Course:
     pair: Pair
     samples: Sequence[Sample]
     optimizer: Optimizer
-    num_steps: int
+    store: FeatureStore
+    plan: Plan
+    first_step: int = 0
     average: AveragedModel | None = None
 
     @property
@@ -54,7 +72,15 @@ class Course:
         return self.pair.drafter if self.average is None else cast("Drafter", self.average.module)
 
     @classmethod
-    def of(cls, config: TrainConfig, *, pair: Pair, samples: Sequence[Sample]) -> Course:
+    def of(
+        cls,
+        config: TrainConfig,
+        *,
+        pair: Pair,
+        samples: Sequence[Sample],
+        first_step: int = 0,
+        origin: Origin | None = None,
+    ) -> Course:
         """Make the optimizer, and count the steps."""
         settings = config.train
         optimizer = build_optimizer(
@@ -69,5 +95,20 @@ class Course:
             # Its first update copies the weights, so those before the first step do not count.
             follow: Any = get_ema_multi_avg_fn
             average = AveragedModel(pair.drafter, multi_avg_fn=follow(settings.ema_decay))
-        num_steps = num_optimizer_steps(samples, config)
-        return cls(config, pair, samples, optimizer, num_steps, average)
+        store = FeatureStore(
+            pair.target,
+            budget_bytes=settings.cache_features_bytes,
+            with_final=config.distills,
+        )
+        plan = plan_of(samples, config, origin=origin)
+        return cls(config, pair, samples, optimizer, store, plan, first_step, average)
+
+    @property
+    def order(self) -> DataOrder:
+        """The order of the data."""
+        return DataOrder(self.config, self.samples, self.pair.target.eos_id, self.plan)
+
+    def stateful(self) -> dict[str, Stateful]:
+        """Return what a checkpoint holds beside the drafter's float32 weights, by name."""
+        parts: dict[str, Stateful] = {"optimizer": self.optimizer}
+        return parts if self.average is None else {**parts, "average": self.average}

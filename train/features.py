@@ -46,6 +46,7 @@ class FeatureStore:
         self._target = target
         self._free_bytes = budget_bytes
         self._with_final = with_final
+        self._bytes_per_token = 1  # until the target has run once
         self._kept: dict[int, Tensor] = {}
 
     def features(self, batch: Batch) -> Features:
@@ -67,6 +68,12 @@ class FeatureStore:
             self._keep(sample, states_BSW[row, : len(sample.ids)])
         return states_BSW
 
+    def remember(self, batch: Batch) -> None:
+        """Keep of a batch what `features` would keep; the target runs only if that is something."""
+        fresh = [len(one.ids) for one in batch.samples if one.index not in self._kept]
+        if fresh and min(fresh) * self._bytes_per_token <= self._free_bytes:
+            self.features(batch)
+
     def _from_memory(self, batch: Batch) -> Tensor:
         kept = [self._kept[sample.index] for sample in batch.samples]
         states_BSW = kept[0].new_zeros(*batch.ids_BS.shape, kept[0].shape[-1])
@@ -76,6 +83,7 @@ class FeatureStore:
 
     def _keep(self, sample: Sample, states_TW: Tensor) -> None:
         size = states_TW.numel() * states_TW.element_size()
+        self._bytes_per_token = size // len(states_TW)
         if sample.index not in self._kept and size <= self._free_bytes:
             self._free_bytes -= size
             self._kept[sample.index] = states_TW.clone()  # a view would keep the whole batch

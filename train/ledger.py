@@ -6,12 +6,13 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from train.loss import LossSums
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    import torch
     from torch import Tensor
-
-    from train.loss import LossSums
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Outcome:
         steps: Optimizer steps taken; fewer than planned when stopped.
         num_steps: Optimizer steps planned.
         num_tokens: Context tokens without padding, over all epochs.
-        seconds: Wall-clock time.
+        seconds: Wall-clock time of the steps.
     """
 
     steps: int
@@ -112,21 +113,26 @@ class Ledger:
         self._every_steps = every_steps
         self._report = report
         self._started = self._last_report = time.monotonic()
-        self._steps = 0
+        self._first_step = self._steps = 0
         self._sums: LossSums | None = None
         self._num_tokens = 0
-        self._total_tokens = 0
+        self._reported_tokens = 0
+        self._earlier_seconds = 0.0
 
-    def add(self, step: Step, *, is_last: bool) -> None:
-        """Count one step, and report if it is time or the last."""
+    def start(self) -> None:
+        """Start the clock: what came before the first step is not the training's time."""
+        self._started = self._last_report = time.monotonic()
+
+    def add(self, step: Step) -> None:
+        """Count one step, and report if it is time or the run's last."""
         self._sums = step.sums if self._sums is None else self._sums + step.sums
         self._steps += 1
         self._num_tokens += step.num_tokens
-        if not is_last and self._steps % self._every_steps:
+        if self._steps < self._num_steps and self._steps % self._every_steps:
             return
         grad_norm = float(step.grad_norm)  # waits for the device, so the time below is the work's
         now = time.monotonic()
-        seconds_per_step = (now - self._started) / self._steps
+        seconds_per_step = (now - self._started) / (self._steps - self._first_step)
         self._report(
             StepReport(
                 step=self._steps,
@@ -140,14 +146,34 @@ class Ledger:
                 seconds_left=seconds_per_step * (self._num_steps - self._steps),
             )
         )
-        self._total_tokens += self._num_tokens
+        self._reported_tokens += self._num_tokens
         self._last_report, self._sums, self._num_tokens = now, None, 0
 
     def outcome(self) -> Outcome:
-        """Return the totals as of the last report."""
+        """Return the totals up to the last step, earlier parts of an interrupted run included."""
         return Outcome(
             steps=self._steps,
             num_steps=self._num_steps,
-            num_tokens=self._total_tokens,
-            seconds=self._last_report - self._started,
+            num_tokens=self._reported_tokens + self._num_tokens,
+            seconds=self._earlier_seconds + time.monotonic() - self._started,
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs to report and count as if nothing had happened."""
+        return {
+            "steps": self._steps,
+            "sums": None if self._sums is None else dict(vars(self._sums)),
+            "num_tokens": self._num_tokens,
+            "reported_tokens": self._reported_tokens,
+            "seconds": self.outcome().seconds,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], *, device: torch.device) -> None:
+        """Go on where another ledger was; sums not yet reported go to the device."""
+        self._first_step = self._steps = state["steps"]
+        sums = state["sums"]
+        if sums is not None:
+            self._sums = LossSums(**{name: tensor.to(device) for name, tensor in sums.items()})
+        self._num_tokens = state["num_tokens"]
+        self._reported_tokens = state["reported_tokens"]
+        self._earlier_seconds = state["seconds"]

@@ -10,13 +10,11 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from train.attention import attention_for
-from train.features import FeatureStore
-from train.ledger import Ledger, Step
+from train.ledger import Step
 from train.objective import Objective, Rows, draft_loss
 from train.optimizer import set_learning_rate
 from train.schedule import warmup_stable_cosine
 from train.slot_weights import DecayedWeights, PathWeights
-from train.windows import windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     from train.config import TrainConfig, TrainSettings
     from train.course import Course, Pair
-    from train.ledger import Outcome, StepReport
+    from train.ledger import Ledger
     from train.loss import LossSums
     from train.optimizer import Optimizer
 
@@ -64,50 +62,44 @@ It must leave the drafter in training mode, and torch's random state alone unles
 
 
 def train(
-    course: Course,
-    *,
-    report: Callable[[StepReport], None],
-    stop: Stop,
-    after_step: Sequence[AfterStep] = (),
-) -> Outcome:
+    course: Course, *, ledger: Ledger, stop: Stop, after_step: Sequence[AfterStep] = ()
+) -> None:
     """Train the drafter in place.
 
     Args:
-        course: What to train.
-        report: Given the figures every `log.every_steps` steps and after the last.
+        course: What to train, and from which step on.
+        ledger: Told of each step.
         stop: Looked at after each step.
-        after_step: Called in this order after each step and its report.
+        after_step: Called in this order after each step that the ledger was told of.
     """
-    config, pair = course.config, course.pair
-    settings = config.train
-    objective = objective_of(config, device=pair.target.device, num_anchors=settings.num_anchors)
-    store = FeatureStore(
-        pair.target, budget_bytes=settings.cache_features_bytes, with_final=config.distills
+    config, pair, plan = course.config, course.pair, course.plan
+    objective = objective_of(
+        config, device=pair.target.device, num_anchors=config.train.num_anchors
     )
-    ledger = Ledger(course.num_steps, every_steps=config.log.every_steps, report=report)
     pair.drafter.train()
-    steps = windows(config, samples=course.samples, store=store, eos_id=pair.target.eos_id)
-    for index, window in enumerate(steps):
-        rate = learning_rate(index, num_steps=course.num_steps, settings=settings)
+    ledger.start()
+    steps = range(course.first_step, plan.num_steps)
+    found = course.order.windows(course.store, first_step=course.first_step)
+    for step, window in zip(steps, found, strict=False):  # `max_steps` may leave data over
+        rate = learning_rate(step, num_steps=plan.num_steps, settings=config.train)
         set_learning_rate(course.optimizer, rate)
         sums, grad_norm = train_step(
             pair,
             optimizer=course.optimizer,
             window=window.rows,
             objective=objective,
-            grad_clip=settings.grad_clip,
+            grad_clip=config.train.grad_clip,
         )
         if course.average is not None:
             course.average.update_parameters(pair.drafter)
-        is_last = index + 1 == course.num_steps or stop.requested
-        ledger.add(Step(window.epoch, sums, window.num_tokens, rate, grad_norm), is_last=is_last)
-        taken = StepTaken(index + 1, course.num_steps, window.epoch, is_last)
+        ledger.add(Step(window.epoch, sums, window.num_tokens, rate, grad_norm))
+        is_last = step + 1 == plan.num_steps or stop.requested
+        taken = StepTaken(step + 1, plan.num_steps, window.epoch, is_last)
         for do in after_step:
             do(taken)
         if is_last:
             break
     pair.drafter.eval()
-    return ledger.outcome()
 
 
 def objective_of(config: TrainConfig, *, device: torch.device, num_anchors: int) -> Objective:

@@ -23,6 +23,28 @@ def json_ready(value: Any) -> Any:
     return value
 
 
+def keep_steps(path: Path, *, last: int) -> None:
+    """Remove the records of later steps, which a resumed run writes anew, and a half written one.
+
+    Args:
+        path: The file; nothing happens when it is missing.
+        last: Optimizer steps that were taken where the run goes on.
+    """
+    if not path.exists():
+        return
+    kept = [line for line in path.read_bytes().splitlines() if _is_kept(line, last)]
+    temporary = path.with_name(f".{path.name}.partial")
+    temporary.write_bytes(b"".join(line + b"\n" for line in kept))
+    temporary.replace(path)
+
+
+def _is_kept(line: bytes, last: int) -> bool:
+    try:
+        return bool(json.loads(line).get("step", 0) <= last)
+    except (ValueError, AttributeError):
+        return False
+
+
 class MetricsWriter:
     """Appends records to a file, one JSON object a line.
 

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.config import to_builtins
+import msgspec
+
+from train.config import TrainConfig, to_builtins
 from train.metrics import json_ready
-from train.settings import ConfigError
+from train.settings import ConfigError, problems_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from train.config import TrainConfig
+README = """\
+# {name}
+
+A DFlash drafter for {target}, trained by `envdoctor train`. RUN below is this folder.
+
+- `summary.json`: what came of it, and `"state"`: finished or interrupted. `metrics.jsonl`: the way.
+- `checkpoint`: the newest drafter, in the format that engines serve. `checkpoints/` holds the ones
+  before it; the files `latest` and `best` in it name one each.
+- Go on after an interruption: `envdoctor train --resume RUN`
+- Serve with SGLang: `--speculative-algorithm DFLASH --speculative-draft-model-path RUN/checkpoint
+  --speculative-num-draft-tokens {block_size}`
+- Serve with vLLM: `--speculative-config '{{"method": "dflash", "model": "RUN/checkpoint",
+  "num_speculative_tokens": {num_draft_tokens}}}'`
+
+`config.json` is the run file with every default written out.
+"""
+
+
+class BusyError(Exception):
+    """Another process works on the run; exit code 8."""
 
 
 class RunFolder:
@@ -27,7 +51,10 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / "config.json"
+        self.readme = path / "README.md"
+        self.baseline = path / "baseline.json"
         self.metrics = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
         self.checkpoint = path / "checkpoint"
         self.summary = path / "summary.json"
 
@@ -47,16 +74,94 @@ class RunFolder:
         folder = cls(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            # A run that ended before it had anything to save left its configuration alone.
-            if {entry.name for entry in path.iterdir()} - {folder.config.name}:
+            # A run that ended before it had anything to save left only these.
+            known = {folder.config.name, folder.readme.name, folder.baseline.name}
+            if {entry.name for entry in path.iterdir()} - known:
+                hint = f"; --resume {path} goes on with the run" if folder.config.exists() else ""
                 raise ConfigError(
-                    [f"--out {path}: holds files already; wanted a new or empty folder"]
+                    [f"--out {path}: holds files already; wanted a new or empty folder{hint}"]
                 )
             write_json(folder.config, to_builtins(config))
+            folder.readme.write_text(readme(config), "utf-8")
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError([f"--out {path}: cannot be used: {reason}"]) from error
         return folder
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        """Return the folder of an earlier run.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        folder = cls(path)
+        if folder.config.is_file() and not (path / "model.safetensors").exists():
+            return folder
+        place = next((one for one in path.resolve().parents if cls(one).checkpoints.is_dir()), None)
+        found = "no such folder" if not path.is_dir() else "no folder of a run"
+        if place is not None:
+            found = f"a part of the run {place}"
+        raise ConfigError([f"--resume {path}: found {found}, wanted the folder that --out named"])
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against other processes.
+
+        Raises:
+            BusyError: Another one holds it.
+        """
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BusyError(f"{self.path}: another process works on this run") from error
+            yield
+        finally:
+            os.close(descriptor)
+
+    def resolved_config(self) -> TrainConfig:
+        """Read the configuration that the run was last started with; its paths are absolute.
+
+        Raises:
+            ConfigError: The file is not as a run wrote it; one line for each problem.
+        """
+        try:
+            raw = msgspec.json.decode(self.config.read_bytes(), type=dict)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ConfigError([f"{self.config}: cannot be read: {error}"]) from error
+        if problems := problems_of(raw, TrainConfig):
+            raise ConfigError([f"{self.config}: {problem}" for problem in problems])
+        return msgspec.convert(raw, TrainConfig)
+
+    def is_finished(self) -> bool:
+        """Return whether the run has come to its end."""
+        return self._summary().get("state") == "finished"
+
+    def reopen(self, config: TrainConfig) -> None:
+        """Note the configuration that the run goes on with; a summary of before is no longer it."""
+        write_json(self.config, to_builtins(config))
+        if summary := self._summary():
+            write_json(self.summary, {**summary, "state": "interrupted"})
+
+    def _summary(self) -> dict[str, Any]:
+        try:
+            summary = json.loads(self.summary.read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return summary if isinstance(summary, dict) else {}
+
+
+def readme(config: TrainConfig) -> str:
+    """Return what a person who finds the folder needs to know."""
+    block_size = config.draft.block_size
+    return README.format(
+        name=config.name,
+        target=config.target.path,
+        block_size=block_size,
+        num_draft_tokens=block_size - 1,
+    )
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ import torch
 from train.anchors import anchor_keys
 from train.data import Sample, collate, epoch_batches, epoch_order
 from train.objective import Rows
+from train.plan import Origin, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,36 +40,76 @@ class Window:
     num_tokens: int
 
 
-def windows(
-    config: TrainConfig, *, samples: Sequence[Sample], store: FeatureStore, eos_id: int
-) -> Iterator[Window]:
-    """Yield what each optimizer step trains on.
+def plan_of(
+    samples: Sequence[Sample], config: TrainConfig, *, origin: Origin | None = None
+) -> Plan:
+    """Count the optimizer steps that a run takes over its data."""
+    groups = epoch_batches(
+        samples, buckets=config.data.buckets, rows=config.train.micro_batch, order=None
+    )
+    return Plan(
+        steps_per_epoch=math.ceil(sum(1 for _ in groups) / config.train.accumulation),
+        epochs=config.train.epochs,
+        max_steps=config.train.max_steps,
+        origin=origin or Origin(),
+    )
 
-    Args:
+
+@dataclass(frozen=True)
+class DataOrder:
+    """The order in which a run trains on its samples.
+
+    Attributes:
         config: The run.
         samples: The training data.
-        store: Gives the target's states.
         eos_id: Fills the padding.
+        plan: Says where in the data a step is.
     """
-    seed = config.train.seed
-    for epoch in range(config.train.epochs):
-        batches = micro_batches(samples, config, eos_id=eos_id, epoch=epoch)
-        while window := list(itertools.islice(batches, config.train.accumulation)):
-            yield Window(
-                epoch=epoch,
-                rows=[rows_of(one, store.features(one), seed=seed, epoch=epoch) for one in window],
-                num_tokens=sum(len(sample.ids) for batch in window for sample in batch.samples),
-            )
 
+    config: TrainConfig
+    samples: Sequence[Sample]
+    eos_id: int
+    plan: Plan
 
-def micro_batches(
-    samples: Sequence[Sample], config: TrainConfig, *, eos_id: int, epoch: int
-) -> Iterator[Batch]:
-    """Yield the micro-batches of an epoch in its order."""
-    rows, buckets = config.train.micro_batch, config.data.buckets
-    order = epoch_order(len(samples), seed=config.train.seed, epoch=epoch)
-    for group in epoch_batches(samples, buckets=buckets, rows=rows, order=order):
-        yield collate(group, rows=rows, buckets=buckets, eos_id=eos_id)
+    def windows(self, store: FeatureStore, *, first_step: int = 0) -> Iterator[Window]:
+        """Yield what each optimizer step trains on.
+
+        Args:
+            store: Gives the target's states.
+            first_step: Steps taken already: what they trained on is passed over.
+        """
+        seed = self.config.train.seed
+        first_epoch, first_window = self.plan.place(first_step)
+        for epoch in range(first_epoch, self.plan.epochs):
+            skipped = first_window if epoch == first_epoch else 0
+            for window in self._epoch(epoch, first_window=skipped):
+                yield Window(
+                    epoch=epoch,
+                    rows=[
+                        rows_of(one, store.features(one), seed=seed, epoch=epoch) for one in window
+                    ],
+                    num_tokens=sum(len(one.ids) for batch in window for one in batch.samples),
+                )
+
+    def batches_before(self, step: int) -> Iterator[Batch]:
+        """Yield the micro-batches in which the steps before `step` met their samples first."""
+        epoch, num_windows = self.plan.place(step)
+        if epoch > self.plan.origin.epoch:
+            num_windows = self.plan.steps_per_epoch
+        for window in itertools.islice(self._epoch(self.plan.origin.epoch), num_windows):
+            yield from window
+
+    def _epoch(self, epoch: int, *, first_window: int = 0) -> Iterator[list[Batch]]:
+        """Yield the micro-batches of each optimizer step of an epoch."""
+        rows, buckets = self.config.train.micro_batch, self.config.data.buckets
+        accumulation = self.config.train.accumulation
+        order = epoch_order(len(self.samples), seed=self.config.train.seed, epoch=epoch)
+        groups = epoch_batches(self.samples, buckets=buckets, rows=rows, order=order)
+        groups = itertools.islice(groups, first_window * accumulation, None)
+        while window := list(itertools.islice(groups, accumulation)):
+            yield [
+                collate(group, rows=rows, buckets=buckets, eos_id=self.eos_id) for group in window
+            ]
 
 
 def rows_of(batch: Batch, features: Features, *, seed: int, epoch: int) -> Rows:
@@ -86,13 +127,3 @@ def rows_of(batch: Batch, features: Features, *, seed: int, epoch: int) -> Rows:
         target_hidden_BSF=features.tapped_BSF,
         target_final_BSD=features.final_BSD,
     )
-
-
-def num_optimizer_steps(samples: Sequence[Sample], config: TrainConfig) -> int:
-    """Return the optimizer steps of the whole run; every epoch has as many."""
-    groups = epoch_batches(
-        samples, buckets=config.data.buckets, rows=config.train.micro_batch, order=None
-    )
-    per_epoch = math.ceil(sum(1 for _ in groups) / config.train.accumulation)
-    num_steps = per_epoch * config.train.epochs
-    return min(num_steps, config.train.max_steps or num_steps)

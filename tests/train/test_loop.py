@@ -24,6 +24,7 @@ from train.data import Encoding, build_dataset, collate
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.features import FeatureStore
+from train.ledger import Ledger
 from train.loop import StepTaken, objective_of, train, train_step
 from train.metrics import MetricsWriter, json_ready
 from train.optimizer import build_optimizer
@@ -31,7 +32,7 @@ from train.progress import Progress
 from train.settings import ConfigError
 from train.target import Target
 from train.warm_start import copy_target_layers
-from train.windows import num_optimizer_steps, rows_of
+from train.windows import plan_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,8 +92,9 @@ def run(
         stop.requested = one.step >= stop_after
 
     course = Course.of(config, pair=pair, samples=samples)
-    outcome = train(course, report=report, stop=stop)
-    assert outcome.steps == reports[-1].step
+    ledger = Ledger(course.plan.num_steps, every_steps=config.log.every_steps, report=report)
+    train(course, ledger=ledger, stop=stop)
+    assert ledger.outcome().steps == reports[-1].step
     return reports, pair
 
 
@@ -153,7 +155,8 @@ def test_checkpointed_layers_change_nothing(tiny: Target, samples: list[Sample])
     reports: list[StepReport] = []
     stop = SimpleNamespace(requested=False)
     course = Course.of(config, pair=pair, samples=samples)
-    train(course, report=reports.append, stop=stop)
+    ledger = Ledger(course.plan.num_steps, every_steps=1, report=reports.append)
+    train(course, ledger=ledger, stop=stop)
     assert [one.sums.loss for one in reports] == [one.sums.loss for one in plain]
 
 
@@ -214,7 +217,7 @@ def test_number_of_steps(
     tiny: Target, samples: list[Sample], settings: dict[str, int], num_steps: int
 ) -> None:
     config = config_with(**settings)
-    assert num_optimizer_steps(samples, config) == num_steps
+    assert plan_of(samples, config).num_steps == num_steps
     reports, _ = run(config, tiny, samples)
     assert reports[-1].step == reports[-1].num_steps == num_steps
 
@@ -240,7 +243,7 @@ def test_learning_rate_stays_until_the_decay(tiny: Target, samples: list[Sample]
 def test_stop_ends_after_the_step(tiny: Target, samples: list[Sample]) -> None:
     config = config_with(epochs=50)
     reports, _ = run(config, tiny, samples, stop_after=2)
-    assert reports[-1].step == 3
+    assert reports[-1].step == 2
 
 
 def test_what_follows_a_step_is_told_of_each(tiny: Target, samples: list[Sample]) -> None:
@@ -255,9 +258,10 @@ def test_what_follows_a_step_is_told_of_each(tiny: Target, samples: list[Sample]
         stop.requested = one.step == 3
 
     course = Course.of(config_with(epochs=2), pair=new_pair(tiny), samples=samples)
-    train(course, report=report, stop=stop, after_step=[note, lambda taken: told.append("then")])
+    ledger = Ledger(course.plan.num_steps, every_steps=1, report=report)
+    train(course, ledger=ledger, stop=stop, after_step=[note, lambda taken: told.append("then")])
     assert told[:3] == ["report 1", "1/6 in 0, last False", "then"]
-    assert told[-3:] == ["report 4", "4/6 in 1, last True", "then"]
+    assert told[-3:] == ["report 3", "3/6 in 0, last True", "then"]
 
 
 def test_reports_sum_up_the_steps_between(tiny: Target, samples: list[Sample]) -> None:

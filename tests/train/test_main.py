@@ -44,7 +44,10 @@ def _finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_run_fills_its_folder(finished: tuple[Path, str]) -> None:
     out, _ = finished
     assert sorted(path.name for path in out.iterdir()) == [
+        "README.md",
+        "baseline.json",
         "checkpoint",
+        "checkpoints",
         "config.json",
         "metrics.jsonl",
         "summary.json",
@@ -89,7 +92,10 @@ def test_folder_of_another_run_is_left_alone(finished: tuple[Path, str]) -> None
     before = (out / "summary.json").read_bytes()
     code, stderr = finish(start("--config", out.parent / "run.toml", "--out", out))
     assert code == 2
-    assert stderr == f"error: --out {out}: holds files already; wanted a new or empty folder\n"
+    assert stderr == (
+        f"error: --out {out}: holds files already; wanted a new or empty folder;"
+        f" --resume {out} goes on with the run\n"
+    )
     assert (out / "summary.json").read_bytes() == before
 
 

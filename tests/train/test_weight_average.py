@@ -12,6 +12,7 @@ from tests.train.tiny_run import MASK, conversation, make_model, make_tokenizer
 from train.conversations import Conversation
 from train.course import Course
 from train.data import Encoding, build_dataset
+from train.ledger import Ledger
 from train.loop import train
 from train.target import Target
 
@@ -44,7 +45,8 @@ def trained(course: Course) -> list[torch.Tensor]:
         history.append(course.pair.drafter.norm.weight.detach().clone())
 
     stop = SimpleNamespace(requested=False)
-    train(course, report=lambda _: None, stop=stop, after_step=[remember])
+    ledger = Ledger(course.plan.num_steps, every_steps=1, report=lambda _: None)
+    train(course, ledger=ledger, stop=stop, after_step=[remember])
     return history
 
 

@@ -1,7 +1,8 @@
-"""Train the drafter that a run file describes.
+"""Train the drafter that a run file describes, or go on with a run that was interrupted.
 
-The run folder gets metrics, a summary with the acceptance length, and a checkpoint that serving
-engines load. Ctrl-C saves what was learned and stops; a second one stops at once.
+The run folder gets metrics, checkpoints that serving engines load, and a summary with the
+acceptance length. Ctrl-C saves what was learned and stops; a second one stops at once. Whatever
+ends a run, --resume goes on from its newest whole checkpoint as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -12,45 +13,103 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.config import check_inputs, check_layout, load_config
-from train.run_folder import RunFolder
+from train.run_folder import BusyError, RunFolder
+from train.session import Terms
+from train.settings import ConfigError
 from train.signals import INTERRUPTED_EXIT_CODE, InterruptedRunError, StopSignal
 
 if TYPE_CHECKING:
     import argparse
 
+    from train.config import TrainConfig
+
+NO_SPACE_EXIT_CODE = 7
+BUSY_EXIT_CODE = 8
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what a training takes."""
-    parser.add_argument("--config", type=Path, required=True, help="run file, TOML")
+    parser.add_argument("--config", type=Path, help="run file, TOML")
     parser.add_argument("--out", type=Path, help="new folder; default runs/NAME-TIME")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="RUN",
+        help="folder of a run to go on with; --config then replaces its settings",
+    )
+    parser.add_argument(
+        "--allow-data-change",
+        action="store_true",
+        help="with --resume: go on although the training data changed, from the start of the epoch",
+    )
+    parser.add_argument(
+        "--receipt", metavar="ID", help="receipt of the environment, noted in each checkpoint"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Check the files, then load torch and do the work.
 
     Returns:
-        0 finished; 1 a self-test of target, attention or checkpoint failed; 130 stopped.
+        0 finished; 1 a self-test of target, attention or checkpoint failed; 7 the end could not be
+        saved; 8 another process works on the run; 130 stopped.
     """
     stop = StopSignal()
-    try:
-        with stop.installed():
-            return _run(options, stop)
-    except InterruptedRunError:
-        sys.stderr.write("stopped before there was anything to save\n")
-        return INTERRUPTED_EXIT_CODE
+    with stop.installed():
+        config, folder = _prepared(options)
+        try:
+            with folder.locked():
+                return _run(config, folder=folder, stop=stop, options=options)
+        except BusyError as error:
+            sys.stderr.write(f"error: {error}\n")
+            return BUSY_EXIT_CODE
+        except InterruptedRunError:
+            sys.stderr.write(f"stopped; --resume {folder.path} goes on\n")
+            return INTERRUPTED_EXIT_CODE
 
 
-def _run(options: argparse.Namespace, stop: StopSignal) -> int:
-    config = load_config(options.config)
+def _prepared(options: argparse.Namespace) -> tuple[TrainConfig, RunFolder]:
+    """Read the settings, and return them with the folder of the run.
+
+    Raises:
+        ConfigError: The arguments, the run file or the folder cannot be used.
+    """
+    given = options.config and load_config(options.config)
+    if options.resume is None:
+        if given is None:
+            raise ConfigError(["--config: missing, wanted a run file; or --resume RUN"])
+        if options.allow_data_change:
+            raise ConfigError(["--allow-data-change: wanted only with --resume RUN"])
+        return _checked(given), RunFolder.create(given, options.out)
+    if options.out is not None:
+        raise ConfigError(["--out: wanted without --resume, which goes on in its own folder"])
+    folder = RunFolder.existing(options.resume)
+    return _checked(given or folder.resolved_config()), folder
+
+
+def _checked(config: TrainConfig) -> TrainConfig:
     check_layout(config.layout, torch_version=metadata.version("torch"))
     check_inputs(config)
-    folder = RunFolder.create(config, options.out)
+    return config
+
+
+def _run(
+    config: TrainConfig, *, folder: RunFolder, stop: StopSignal, options: argparse.Namespace
+) -> int:
+    if folder.is_finished() and not (options.config or options.allow_data_change):
+        sys.stderr.write(f"{folder.path}: the run is finished; see {folder.summary}\n")
+        return 0
     # Here, because torch takes seconds to import.
     from train.run import SELF_TEST_FAILURES, execute  # noqa: PLC0415
+    from train.saver import SaveError  # noqa: PLC0415
 
+    terms = Terms(receipt_id=options.receipt, allow_data_change=options.allow_data_change)
     try:
-        finished = execute(config, folder=folder, stop=stop)
+        finished = execute(config, folder=folder, stop=stop, terms=terms)
     except SELF_TEST_FAILURES as error:
         sys.stderr.write(f"error: self-test failed: {error}\n")
         return 1
+    except SaveError as error:
+        sys.stderr.write(f"error: {error}; --resume {folder.path} goes on from there\n")
+        return NO_SPACE_EXIT_CODE
     return 0 if finished else INTERRUPTED_EXIT_CODE

@@ -1,0 +1,100 @@
+"""Saves checkpoints while the training goes on."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from train.checkpoint_store import CheckpointStore
+    from train.loop import StepTaken
+    from train.snapshot import Camera
+
+
+class SaveError(Exception):
+    """The end of a training could not be saved; exit code 7."""
+
+
+class Saver:
+    """Takes a copy after every few steps, and writes it in the background.
+
+    When a checkpoint cannot be written, the ones before it stay, the training goes on, and the next
+    one is tried; only at the end of a training that is an error.
+
+    Args:
+        store: Where to.
+        camera: Copies the training; a step that its `best` names is saved as well.
+        every_steps: Optimizer steps between two checkpoints.
+        say: Told of a checkpoint that could not be written.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        *,
+        camera: Camera,
+        every_steps: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._every_steps = every_steps
+        self._camera = camera
+        self._say = say
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._running: tuple[int, Future[None]] | None = None
+
+    def __call__(self, taken: StepTaken) -> None:
+        """Save if it is time: every few steps, at the best so far, and after the last.
+
+        Raises:
+            CheckpointError: The weights are not finite.
+            SaveError: The last one could not be written.
+        """
+        is_best = self._camera.best.step == taken.step
+        if taken.is_last:
+            self.save_last(taken.step)
+        elif is_best or taken.step % self._every_steps == 0:
+            self._wait()  # for the former one: two copies would need twice the memory
+            snapshot = self._camera.take(taken.step)
+            self._running = (
+                taken.step,
+                self._writer.submit(self._store.write, snapshot, is_best=is_best),
+            )
+
+    def save_last(self, step: int) -> None:
+        """Save where the training ends, and wait for it; older checkpoints make room if they must.
+
+        Raises:
+            CheckpointError: The weights are not finite.
+            SaveError: It could not be written.
+        """
+        self._wait()
+        is_best = self._camera.best.step == step
+        snapshot = self._camera.take(step)
+        try:
+            try:
+                self._store.write(snapshot, is_best=is_best)
+            except OSError as error:
+                self._say(f"step {step} could not be saved: {error}; removing older ones")
+                self._store.rotate(keep=1)
+                self._store.write(snapshot, is_best=is_best)
+        except OSError as error:
+            steps = self._store.steps()
+            left = f"the newest checkpoint is of step {steps[-1]}" if steps else "nothing is saved"
+            raise SaveError(f"step {step} could not be saved: {error}; {left}") from error
+
+    def _wait(self) -> None:
+        """Wait for the checkpoint that is being written, and tell if it could not be."""
+        if self._running is None:
+            return
+        step, running = self._running
+        self._running = None
+        try:
+            running.result()
+        except OSError as error:
+            self._say(
+                f"warning: step {step} could not be saved: {error}; earlier checkpoints stay,"
+                f" trying again after {self._every_steps} steps"
+            )

@@ -1,0 +1,124 @@
+"""The training phase of a run: begin or go on, train, and save on the way."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from train.attention import DenseAttentionTooLargeError
+from train.best import Best
+from train.checkpoint_store import CheckpointStore
+from train.compile_watch import RecompiledError
+from train.config import to_builtins
+from train.contract import contract_of
+from train.course import Course
+from train.ledger import Ledger
+from train.loop import train
+from train.machine import package_versions
+from train.metrics import MetricsWriter, keep_steps
+from train.resume import changes, find_start, restore
+from train.saver import Saver
+from train.settings import ConfigError
+from train.snapshot import Camera
+
+if TYPE_CHECKING:
+    from train.config import TrainConfig
+    from train.inputs import Inputs
+    from train.ledger import Outcome, StepReport
+    from train.progress import Progress
+    from train.resume import Start
+    from train.session import Session
+    from train.warmup import CompileGuard
+
+
+def train_and_save(
+    config: TrainConfig, *, inputs: Inputs, session: Session, guard: CompileGuard
+) -> Outcome:
+    """Train from the newest checkpoint on, or from the start, until the end or until stopped.
+
+    Raises:
+        ConfigError: What is there now does not fit the checkpoint; or the device needs dense
+            attention, and the blocks do not fit.
+        RecompiledError: Something was compiled in the middle of the training; what was learned
+            until then is saved.
+        SaveError: The end of the training could not be saved.
+    """
+    folder, progress = session.folder, session.progress
+    contract = contract_of(config, inputs)
+    store = CheckpointStore(folder.checkpoints, keep=config.checkpoint.keep)
+    allows = session.terms.allow_data_change
+    start = find_start(store, contract, allow_data_change=allows, say=progress.say)
+    course = Course.of(
+        config,
+        pair=inputs.pair,
+        samples=inputs.training.samples,
+        first_step=start.step,
+        origin=start.origin,
+    )
+    require_steps(course)
+    folder.reopen(config)
+    keep_steps(folder.metrics, last=start.step)
+    with MetricsWriter(folder.metrics) as metrics, session.stop.finishing_steps():
+        ledger = Ledger(
+            course.plan.num_steps,
+            every_steps=config.log.every_steps,
+            report=partial(report_step, metrics=metrics, progress=progress),
+        )
+        best = Best(config.checkpoint.best_on)
+        restore(course, start, ledger=ledger, best=best)
+        for line in resumed_lines(course, start):
+            progress.say(line)
+        camera = Camera(course, ledger, best, contract, session.terms.receipt_id)
+        every_steps = config.checkpoint.every_steps
+        saver = Saver(store, camera=camera, every_steps=every_steps, say=progress.say)
+        try:
+            after_step = (guard.after_step, saver)
+            train(course, ledger=ledger, stop=session.stop, after_step=after_step)
+        except DenseAttentionTooLargeError as error:
+            raise ConfigError([f"train.num_anchors: {error}"]) from error
+        except RecompiledError:
+            saver.save_last(ledger.outcome().steps)
+            raise
+    return ledger.outcome()
+
+
+def require_steps(course: Course) -> None:
+    """Refuse a plan that ends before where the run already is.
+
+    Raises:
+        ConfigError: It does.
+    """
+    taken, plan = course.first_step, course.plan
+    if taken > plan.num_steps:
+        found = f"{plan.epochs} (train.max_steps: {plan.max_steps}), {plan.num_steps} steps in all"
+        wanted = f"at least the {taken} steps that the run has taken"
+        raise ConfigError([f"train.epochs: found {found}, wanted {wanted}"])
+
+
+def resumed_lines(course: Course, start: Start) -> list[str]:
+    """Return what a person should know of a run that goes on."""
+    if start.checkpoint is None:
+        return []
+    lines = [f"going on from {start.checkpoint.name} of {course.plan.num_steps} steps"]
+    settings = changes(to_builtins(course.config), start.state["config"])
+    if start.state["num_steps"] != course.plan.num_steps:
+        settings.append(
+            f"the learning rate follows {course.plan.num_steps} steps from here, not"
+            f" {start.state['num_steps']}"
+        )
+    versions = changes(package_versions(), start.state["versions"])
+    lines += [f"changed since then: {one}" for one in settings]
+    lines += [f"warning: another version than before: {one}" for one in versions]
+    return lines
+
+
+def report_step(step: StepReport, *, metrics: MetricsWriter, progress: Progress) -> None:
+    """Write a line of metrics and show it."""
+    record = step.record()
+    metrics.write(record)
+    progress.update(
+        f"step {step.step}/{step.num_steps}  loss {record['loss']:.3f}"
+        f"  right at slot 1 {record['accuracy'][0]:.1%}"
+        f"  {record['tokens_per_second']:.0f} tokens/s"
+        f"  {step.seconds_left:.0f} s left"
+    )
