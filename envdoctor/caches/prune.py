@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from envdoctor.caches import stamp as stamps
+from envdoctor.caches.below import open_below
 from envdoctor.value import value
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _remove(root: str, file: CachedFile) -> str:
     """Remove one file; return why it was left, empty if it is gone."""
     folder, _, name = file.path.rpartition("/")
     try:
-        descriptor = _open_below(root, folder)
+        descriptor = open_below(root, folder)
     except OSError as error:
         return f"its folder cannot be opened: {error.strerror}"
     try:
@@ -89,23 +90,6 @@ def _remove(root: str, file: CachedFile) -> str:
     return ""
 
 
-def _open_below(root: str, folder: str) -> int:
-    """Open a folder below a cache's root, stepping over no link.
-
-    Raises:
-        OSError: A part of the way is a link, no folder, or gone.
-    """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    descriptor = os.open(root, flags)
-    for part in [part for part in folder.split("/") if part]:
-        try:
-            inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=descriptor)
-        finally:
-            os.close(descriptor)
-        descriptor = inner
-    return descriptor
-
-
 def _remove_empty(root: str, files: Sequence[CachedFile]) -> None:
     """Remove the folders of files that are empty now; the cache's own folder stays."""
     parents = {file.path.rpartition("/")[0] for file in files}
@@ -117,7 +101,7 @@ def _remove_empty(root: str, files: Sequence[CachedFile]) -> None:
     for folder in sorted(folders, key=len, reverse=True):
         parent, _, name = folder.rpartition("/")
         with suppress(OSError):  # not empty, or gone already
-            descriptor = _open_below(root, parent)
+            descriptor = open_below(root, parent)
             try:
                 os.rmdir(name, dir_fd=descriptor)
             finally:

@@ -42,7 +42,7 @@ def stamp_all(
     """
     number = 0
     for survey in surveys:
-        if not survey.exists:
+        if not (survey.exists or runs):
             continue
         files = {file.path: file for _, file in _passed(survey)}
         number += len({path for path, _ in _passed(survey)})

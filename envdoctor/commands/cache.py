@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envdoctor.commands.options import PrefixOption, PythonOption, print_json
+from envdoctor.commands.options import (
+    PrefixOption,
+    ProfileOption,
+    PythonOption,
+    print_json,
+    profile_name,
+)
 from envdoctor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from envdoctor.caches.judge import Surroundings
     from envdoctor.caches.scene import Scene
     from envdoctor.caches.survey import Survey
+    from envdoctor.probes.cache_places import CachePlace
     from envdoctor.render import Line
 
 
@@ -166,6 +173,86 @@ def prune(
     raise typer.Exit(ExitCode.PROBLEM if done.left else ExitCode.OK)
 
 
+@cache.command("export")
+def export(
+    target: Annotated[Path, typer.Argument(help="File to write; must not be there yet.")],
+    *,
+    python: PythonOption = None,
+    prefix: PrefixOption = None,
+    profile: ProfileName = None,
+) -> None:
+    """Write the caches into one file, with the fingerprint of the environment.
+
+    Every byte is read and hashed. Corrupt, stale and foreign entries are left out, and so is the
+    CUDA driver's own cache. Import it on a machine with the same GPU, torch, Triton and driver.
+    """
+    from envdoctor.caches.export import export as write
+    from envdoctor.formats.cache_lines import exported_lines
+
+    _, around, surveys = _surveyed(python, prefix, profile, deep=True)
+    _show(exported_lines(write(surveys, around.fingerprint, target), target))
+
+
+@cache.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(help="File that `export` wrote.")],
+    *,
+    python: PythonOption = None,
+    prefix: PrefixOption = None,
+    profile: ProfileName = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take a cache of other surroundings as well.")
+    ] = False,
+) -> None:
+    """Put an exported cache into the caches that the environment uses here.
+
+    A cache is code that will run as you: import only what you would run. Hashes are checked before
+    anything is put into place, no file is replaced, nothing is unpickled. What was stamped where it
+    was exported is stamped here. After an interruption, run it again.
+
+    Exit codes: 1 it is from other surroundings, 6 it is damaged or would replace a file.
+    """
+    from envdoctor.caches.move import import_cache
+    from envdoctor.formats.cache_lines import imported_lines
+
+    scene, around, places = _looked(python, prefix, profile)
+    done = import_cache(source, places, around.fingerprint, home=scene.home, force=force)
+    _show(imported_lines(done))
+
+
+@cache.command("warm")
+def warm(
+    *,
+    config: Annotated[Path, typer.Option("--config", "-c", help="Run file (TOML).")],
+    env: Annotated[
+        Path | None, typer.Option(help="Warm in this environment instead of a built one.")
+    ] = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Compile what a run needs, forward and backward, at every length, and stamp the caches.
+
+    Takes the environment, variables and process layout that `envdoctor train` would take for the
+    run, so that it then starts with nothing to compile, which its summary.json reports. If the
+    caches are warm already, says so and does nothing.
+
+    Exit codes: those of `envdoctor train`.
+    """
+    from envdoctor import settings
+    from envdoctor.caches.warm import warm as compile_ahead
+    from envdoctor.formats.cache_lines import warmed_lines
+    from envdoctor.progress import Progress, byte_meter
+
+    done = compile_ahead(
+        config,
+        place=(env, profile_name(profile) if profile else None),
+        settings=settings.load(),
+        talk=Progress(),
+        progress=byte_meter("hashed"),
+    )
+    _show(warmed_lines(done))
+    raise typer.Exit(done.code)
+
+
 def _surveyed(
     python: str | None,
     prefix: Path | None,
@@ -175,20 +262,28 @@ def _surveyed(
     every: bool = False,
 ) -> tuple[Scene, Surroundings, list[Survey]]:
     """Return whose caches are meant, what they are held against, and what they hold."""
+    from envdoctor.caches.survey import Manner, survey_all
+    from envdoctor.progress import byte_meter
+
+    scene, around, places = _looked(python, prefix, profile, deep=deep)
+    manner = Manner(deep=deep, every=every, progress=byte_meter("read") if deep else None)
+    return scene, around, survey_all(places, around, home=scene.home, manner=manner)
+
+
+def _looked(
+    python: str | None, prefix: Path | None, profile: str | None, *, deep: bool = False
+) -> tuple[Scene, Surroundings, list[CachePlace]]:
+    """Return whose caches are meant, what they are held against, and where they are."""
     from envdoctor import settings
     from envdoctor.caches.scene import scene_of
     from envdoctor.caches.surroundings import look
-    from envdoctor.caches.survey import Manner, survey_all
     from envdoctor.commands.options import chosen_prefix
     from envdoctor.probes.cache_places import cache_places
-    from envdoctor.progress import byte_meter
 
     given = chosen_prefix(python, prefix) if python is not None or prefix is not None else None
     scene = scene_of(settings.load(), prefix=given, profile=profile)
     around = look(scene.subject, scene.facts, home=scene.home, deep=deep)
-    manner = Manner(deep=deep, every=every, progress=byte_meter("read") if deep else None)
-    places = cache_places(scene.subject, scene.facts)
-    return scene, around, survey_all(places, around, home=scene.home, manner=manner)
+    return scene, around, cache_places(scene.subject, scene.facts)
 
 
 def _show(lines: Iterable[Line]) -> None:

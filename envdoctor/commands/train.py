@@ -35,7 +35,7 @@ def train(
     not pass, prints the report and runs nothing. Otherwise runs `python -m train` in it. Ctrl-C
     saves a checkpoint and stops; a second one stops at once.
 
-    Sub-commands: self-prompts, regenerate, prompts. What stands behind the name is theirs:
+    Sub-commands: warm, self-prompts, regenerate, prompts. What stands behind the name is theirs:
     `envdoctor train regenerate --help` explains one, and options of this command stand before the
     name.
 

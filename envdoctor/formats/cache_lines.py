@@ -13,10 +13,14 @@ from envdoctor.render import Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
+    from envdoctor.caches.archive import Manifest
+    from envdoctor.caches.move import Imported
     from envdoctor.caches.prune import Pruned
     from envdoctor.caches.scene import Scene
     from envdoctor.caches.survey import Survey
+    from envdoctor.caches.warm import Warmed
 
 _EXAMPLES = 3
 _STYLES: dict[EntryClass, str] = {
@@ -86,6 +90,37 @@ def pruned_lines(done: Pruned) -> Iterator[Line]:
     """Yield what became of files that were to be removed."""
     yield from (Line(f"left  {path}: {reason}", "yellow") for path, reason in done.left)
     yield Line(f"removed {len(done.removed)} files, {_size(done.num_bytes)}")
+
+
+def exported_lines(manifest: Manifest, target: Path) -> Iterator[Line]:
+    """Yield what was written into a file."""
+    size = _size(sum(file.size for file in manifest.files))
+    stamped = sum(file.is_stamped for file in manifest.files)
+    yield Line(
+        f"{target}: {len(manifest.files)} files, {size} ({_size(target.stat().st_size)} packed), "
+        f"{stamped} of them stamped"
+    )
+
+
+def imported_lines(done: Imported) -> Iterator[Line]:
+    """Yield what an import did."""
+    yield Line(
+        f"{done.num_new} files put into {' and '.join(done.roots)}, {done.num_present} were there; "
+        f"{done.num_stamped} are stamped"
+    )
+
+
+def warmed_lines(done: Warmed) -> Iterator[Line]:
+    """Yield what warming did; nothing if the process that compiled failed and said why."""
+    where = " and ".join(done.roots) or "no cache"
+    if done.was_warm:
+        yield Line(f"{done.name} is warm already: all that was stamped for it is in {where}")
+    elif not done.code:
+        compiled = done.report["compiled"]
+        yield Line(
+            f"{done.name}: {compiled['num_new']} compiled, {compiled['num_kernels_cached']} from "
+            f"the cache; {done.num_stamped} entries stamped in {where}"
+        )
 
 
 def is_in_order(survey: Survey) -> bool:
