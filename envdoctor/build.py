@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,12 @@ from envdoctor import profile as profiles
 from envdoctor.build_lock import held
 from envdoctor.errors import EnvdoctorError
 from envdoctor.filesystem import enough_space
-from envdoctor.install import install, require_room
+from envdoctor.install import require_room
 from envdoctor.locking import resolved
 from envdoctor.preparation import prepare, umask
 from envdoctor.receipt import Receipt, UvRecord
 from envdoctor.shell import stoppable
+from envdoctor.stock import installed
 from envdoctor.store import Store
 from envdoctor.talk import Stages
 from envdoctor.verify import UnfitEnvironmentError, require_imports, verify_files
@@ -53,6 +54,7 @@ class BuildRequest:
         locks: Folder of the profile's locks; None to use none.
         locked: True to take nothing but what the lock names.
         wait: True to wait for another build of the profile to end, False to refuse.
+        offline: True to ask no network: wheels come from the wheelhouse and from local folders.
     """
 
     profile: Profile
@@ -65,6 +67,7 @@ class BuildRequest:
     locks: Path | None = None
     locked: bool = False
     wait: bool = True
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +144,7 @@ def _build(job: _Job) -> Built:
                     job.request, settings=job.settings, place=job.store, stages=job.stages, log=log
                 )
             if job.store.linked("current") is None:
-                require_room(job.profile, home=job.store.home, cache=job.store.cache)
+                require_room(job.profile, job.store)
             with job.stages.stage("resolve", f"profile {job.profile.name}"):
                 resolution = resolved(
                     what,
@@ -153,7 +156,8 @@ def _build(job: _Job) -> Built:
             identity = _identity(resolution.lock, shop)
             if not job.request.force and (built := _reuse(job, shop, resolution, identity)):
                 return built
-            return _build_new(job, shop, resolution, identity=identity, started=started)
+            with shop.wheelhouse.used():
+                return _build_new(job, shop, resolution, identity=identity, started=started)
         except EnvdoctorError:
             job.stages.note(f"log: {path}")
             raise
@@ -196,10 +200,10 @@ def _reuse(job: _Job, shop: Workshop, resolution: Resolution, identity: str) -> 
 def _build_new(
     job: _Job, shop: Workshop, resolution: Resolution, *, identity: str, started: str
 ) -> Built:
-    lock, stages, place = resolution.lock, job.stages, job.store
-    require_room(job.profile, home=place.home, cache=place.cache)
-    with stages.stage("install", f"{len(lock.wheels)} packages"):
-        env = install(lock, job.profile, shop)
+    stages, place = job.stages, job.store
+    require_room(job.profile, place, wheels=shop.wheelhouse.missing_bytes(resolution.lock))
+    lock, env = installed(resolution.lock, resolution.plan, shop)
+    resolution = replace(resolution, lock=lock)
     with stages.stage("verify", "names, versions, every recorded file, checks"):
         report = verify_files(env, lock, job.profile, shop)
     with stages.stage("import", ", ".join(job.profile.check.imports)):

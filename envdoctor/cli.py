@@ -30,6 +30,7 @@ COMMANDS = {
     "run": "envs",
     "envs": "envs",
     "cache": "cache",
+    "wheelhouse": "wheelhouse",
     "profiles": "profiles",
 }
 """Commands in the order of the help, with the module of `envdoctor.commands` that has each."""

@@ -75,6 +75,10 @@ def resolved(
     path = (folder or Path("locks")) / name
     locked = lockfile.read(path) if folder else None
     reason = _unfit(locked, plan.profile, shop.interpreter)
+    if reason:
+        imported = lockfile.read(shop.wheelhouse.locks / name)
+        if not _unfit(imported, plan.profile, shop.interpreter):
+            locked, reason = imported, ""
     if strict and (locked is None or reason):
         raise UserFileError(
             f"{path}: {reason}",

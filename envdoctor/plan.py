@@ -55,27 +55,27 @@ class BuildPlan:
         candidates: Ways to get it.
         left_out: Sources that are not asked.
         constraints: Constraint files that pip is configured with.
+        is_offline: True if no network is asked.
     """
 
     profile: Profile
     candidates: tuple[Candidate, ...]
     left_out: tuple[LeftOut, ...]
     constraints: tuple[str, ...] = ()
+    is_offline: bool = False
 
 
 def make(profile: Profile, sources: Sources) -> BuildPlan:
     """Order the sources of a profile: wheels, named indexes, pip's, the default index."""
-    found = [
-        *_from_wheels(profile, sources),
-        *_from_named_indexes(profile, sources),
-        *_from_pip(profile, sources),
-        *_from_default(profile, sources),
-    ]
+    anywhere = (_from_wheels, _from_named_indexes, _from_pip, _from_default)
+    ways = [_from_wheelhouse] if sources.offline_index else anywhere
+    found = [one for way in ways for one in way(profile, sources)]
     return BuildPlan(
         profile=profile,
         candidates=tuple(one for one in found if isinstance(one, Candidate)),
         left_out=tuple(one for one in found if isinstance(one, LeftOut)),
         constraints=sources.pip.constraints,
+        is_offline=bool(sources.offline_index),
     )
 
 
@@ -100,7 +100,19 @@ def _pins(profile: Profile) -> list[str]:
     return [_tagged(profile), *plain]
 
 
-def _from_wheels(profile: Profile, sources: Sources) -> Iterator[Candidate]:
+def _from_wheelhouse(profile: Profile, sources: Sources) -> Iterator[Candidate | LeftOut]:
+    """Return the only way without network: what was fetched before, and local folders."""
+    local = (*(str(path) for path in sources.wheels), *sources.pip.find_links)
+    for pin in _pins(profile):
+        yield Candidate(
+            source="the wheelhouse and local folders",
+            torch=pin,
+            default_index=sources.offline_index,
+            find_links=local,
+        )
+
+
+def _from_wheels(profile: Profile, sources: Sources) -> Iterator[Candidate | LeftOut]:
     folders = tuple(str(path) for path in sources.wheels)
     if not folders:
         return

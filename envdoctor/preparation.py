@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 from envdoctor import interpreter, plan, store, uv
 from envdoctor.filesystem import is_network
 from envdoctor.sources import gather
+from envdoctor.wheelhouse import Wheelhouse
 from envdoctor.workshop import Workshop
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ def prepare(
     python = interpreter.choose(
         request.python, requires=request.profile.python.requires, variables=variables
     )
-    found = gather(request.profile, wheels=request.wheels, variables=variables)
+    staged, house = store.new_staging(place), Wheelhouse(place.wheels)
+    found = gather(
+        request.profile,
+        wheels=request.wheels,
+        variables=variables,
+        offline_index=house.write_index(staged / "wheelhouse") if request.offline else "",
+    )
     for note in found.notes:
         stages.note(note)
     if is_network(place.home):
@@ -42,8 +49,12 @@ def prepare(
     shop = Workshop(
         uv=binary,
         interpreter=python,
-        variables=uv.variables(settings, cache=place.cache, pip=found.pip),
-        staged=store.new_staging(place),
+        variables={
+            **uv.variables(settings, cache=place.cache, pip=found.pip),
+            **({"UV_OFFLINE": "1"} if request.offline else {}),
+        },
+        staged=staged,
+        wheelhouse=house,
         log=log,
         stages=stages,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from packaging.tags import Tag
 
-BUCKET = "https://envdoctor.invalid/wheels"
-"""Stands for the index of each wheel. uv finds a wheel in its cache by index and name, and takes
-the folder of the file's URL for the index if a lock names none; then nothing is found again."""
 _SHA256_LENGTH = 64
 
 
@@ -64,6 +61,11 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
         """Return the wheel of a package."""
         return next((wheel for wheel in self.wheels if wheel.name == name), None)
 
+    def path(self, wheel: Wheel) -> Path | None:
+        """Return where a wheel lies in a local folder; None if it does not."""
+        path = local_path(self.urls.get(wheel.file, "nowhere://"))
+        return path if path is not None and path.is_file() else None
+
 
 def read(text: str, ranks: Mapping[Tag, int], *, hashes: Collection[str] = ()) -> Lock:
     """Read a lock, keeping of each package the wheel that an installer would take.
@@ -92,7 +94,10 @@ def read(text: str, ranks: Mapping[Tag, int], *, hashes: Collection[str] = ()) -
 
 
 def write(lock: Lock) -> str:
-    """Write the lock for uv to install from."""
+    """Write the lock for uv to install from.
+
+    uv finds what it has unpacked by the address of the wheel, so that is to be the same each time.
+    """
     lines = ['lock-version = "1.0"', 'created-by = "envdoctor"']
     for wheel in lock.wheels:
         url = lock.urls[wheel.file]
@@ -102,7 +107,6 @@ def write(lock: Lock) -> str:
             "[[packages]]",
             f"name = {quoted(wheel.name)}",
             f"version = {quoted(wheel.version)}",
-            *([] if local_path(url) else [f"index = {quoted(BUCKET)}"]),
             (
                 f"wheels = [{{ name = {quoted(wheel.file)}, url = {quoted(url)}{size},"
                 f" hashes = {{ sha256 = {quoted(wheel.sha256)} }} }}]"

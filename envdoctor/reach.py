@@ -76,10 +76,10 @@ def _ask(url: str, pip: PipConfig) -> str:
         is_broken = error.code >= 500  # noqa: PLR2004  server errors
         return f"answered with an error (HTTP {error.code})" if is_broken else ""
     except urllib.error.URLError as error:
-        cause = _cause(error.reason)
+        cause = cause_of(error.reason)
         return f"did not answer ({cause})" if cause else ""
     except (OSError, ValueError) as error:
-        return f"did not answer ({_cause(error)})"
+        return f"did not answer ({cause_of(error)})"
 
 
 def _context(url: str, pip: PipConfig) -> ssl.SSLContext:
@@ -90,7 +90,8 @@ def _context(url: str, pip: PipConfig) -> ssl.SSLContext:
     return context
 
 
-def _cause(reason: object) -> str:
+def cause_of(reason: object) -> str:
+    """Return why there is no answer, in words; empty for a certificate, which uv may trust."""
     match reason:
         case socket.gaierror():
             return "DNS"

@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from envdoctor import durable, lockfile, locking, store
-from envdoctor.build_lock import held
+from envdoctor import durable, lockfile, locking
 from envdoctor.errors import IntegrityError, UsageError, UserFileError
-from envdoctor.filesystem import enough_space
-from envdoctor.preparation import prepare
 from envdoctor.resolve import resolve
-from envdoctor.shell import stoppable
-from envdoctor.store import Store
-from envdoctor.talk import Stages
+from envdoctor.session import begun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,28 +54,11 @@ def relock(
         UsageError: A package to upgrade is not in the lock.
         EnvdoctorError: It could not be resolved; the subclass says why.
     """
-    stages = Stages(talk)
-    place = Store(settings.home, request.profile.name)
-    store.make_folders(place)
-    waiting = stages.note if request.wait else None
-    what = f"profile {request.profile.name}"
     with (
-        stoppable(),
-        enough_space(place.home),
-        held(place.lock_file, what=what, waiting=waiting),
+        begun(request, settings=settings, talk=talk) as (shop, plan),
+        shop.stages.stage("resolve", f"profile {request.profile.name}"),
     ):
-        store.clean(place)
-        try:
-            with store.new_log(place).open("w", encoding="utf-8") as log:
-                with stages.stage("prepare", "uv, Python and package sources"):
-                    shop, plan = prepare(
-                        request, settings=settings, place=place, stages=stages, log=log
-                    )
-                with stages.stage("resolve", f"profile {request.profile.name}"):
-                    return _relock(request, plan, shop, upgrade)
-        finally:
-            store.clean(place)
-            store.empty_trash(place)
+        return _relock(request, plan, shop, upgrade)
 
 
 def _relock(

@@ -35,11 +35,13 @@ class Resolution:
     """What is to be installed.
 
     Args:
+        plan: What was asked of which sources.
         lock: The files.
         candidate: The way that led to them.
         left_out: Sources that do not serve, with the reasons.
     """
 
+    plan: BuildPlan
     lock: Lock
     candidate: Candidate
     left_out: tuple[tuple[str, str], ...]
@@ -96,7 +98,7 @@ def resolve(
         torch = lock.find("torch")
         if torch:
             shop.stages.note(f"torch {torch.version} comes from {torch.source}: {candidate.source}")
-        return Resolution(lock=lock, candidate=candidate, left_out=tuple(left_out))
+        return Resolution(plan=plan, lock=lock, candidate=candidate, left_out=tuple(left_out))
     raise _exhausted(plan, left_out, failures)
 
 
@@ -256,6 +258,10 @@ def _exhausted(
     lines = [f"no source has a set of packages for {wanted}:"]
     lines += [f"  {source}: {reason}" for source, reason in left_out]
     hint = "give a folder of wheels with --wheels DIR, or write a mirror's URL into the profile"
+    if plan.is_offline:
+        lines[0] = f"offline, and what is here has no set of packages for {wanted}:"
+        hint = "build once without --offline, or bring wheels in: envdoctor wheelhouse import"
+        return SourceError("\n".join(lines), reference="offline-and-missing", hint=hint)
     if plan.constraints and kind is NoSolutionError:
         lines += [f"  pip's constraints hold here: {', '.join(plan.constraints)}"]
         hint += '; if a constraint is in the way, set PIP_CONSTRAINT= or pip_config = "ignore"'

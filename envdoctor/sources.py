@@ -9,7 +9,7 @@ from envdoctor import pip_config
 from envdoctor.errors import UsageError
 from envdoctor.pip_config import PipConfig
 from envdoctor.reach import unreachable
-from envdoctor.urls import local_path
+from envdoctor.urls import local_path, origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,16 +29,22 @@ class Sources:
         pip: pip's settings, without the sources that do not answer.
         dead: Sources that do not answer, each with the reason.
         notes: What was left out, to be said to the user.
+        offline_index: Address of the wheelhouse as an index, where nothing else is to be asked.
     """
 
     wheels: tuple[Path, ...] = ()
     pip: PipConfig = field(default_factory=PipConfig)
     dead: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    offline_index: str = ""
 
 
 def gather(
-    profile: Profile, *, wheels: Sequence[Path] = (), variables: Mapping[str, str] = _EMPTY
+    profile: Profile,
+    *,
+    wheels: Sequence[Path] = (),
+    variables: Mapping[str, str] = _EMPTY,
+    offline_index: str = "",
 ) -> Sources:
     """Collect the sources of a profile and try each.
 
@@ -46,6 +52,7 @@ def gather(
         profile: Names indexes and folders of wheels.
         wheels: Folders that the user named for this build.
         variables: Environment variables for pip.
+        offline_index: Address of the wheelhouse as an index, if no network is to be asked.
 
     Raises:
         UsageError: A folder that the user named, or a constraint file of pip, does not exist.
@@ -57,7 +64,11 @@ def gather(
     _require_constraints(pip)
     asked = [index.url for index in profile.index if index.url]
     asked += [*profile.sources.wheelhouse, *_locations(pip)]
-    dead = unreachable(asked, pip=pip)
+    far = [one for one in asked if offline_index and local_path(one) is None]
+    dead = {
+        **unreachable([one for one in asked if one not in far], pip=pip),
+        **{one: f"{origin(one)} is not asked: offline" for one in far},
+    }
     folders = [
         path for one in profile.sources.wheelhouse if one not in dead if (path := local_path(one))
     ]
@@ -66,6 +77,7 @@ def gather(
         pip=_alive(pip, dead),
         dead=dead,
         notes=(*notes, *_left_out(profile, pip, dead)),
+        offline_index=offline_index,
     )
 
 

@@ -1,6 +1,7 @@
 """Where environments, receipts and caches lie, and how one generation replaces another.
 
 HOME/
+  wheels/                    what was fetched, see `wheelhouse`
   uv-cache/                  uv's, private to envdoctor
   envs/PROFILE/GENERATION/   environments that passed
   envs/PROFILE/current       symbolic link to the newest good one; `previous` to the one before
@@ -58,6 +59,11 @@ class Store:
     def cache(self) -> Path:
         """The cache of uv, shared by all profiles."""
         return self.home / "uv-cache"
+
+    @property
+    def wheels(self) -> Path:
+        """Folder of the wheels, shared by all profiles."""
+        return self.home / "wheels"
 
     @property
     def trash(self) -> Path:

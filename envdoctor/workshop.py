@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from envdoctor.shell import Completed, Watch
     from envdoctor.talk import Stages
     from envdoctor.uv import Uv
+    from envdoctor.wheelhouse import Wheelhouse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Workshop:
         interpreter: The Python to build on.
         variables: Environment variables for every process that the build starts.
         staged: Folder of this build.
+        wheelhouse: Where wheels are kept.
         log: Takes command lines and output.
         stages: Tells and times the steps.
     """
@@ -35,6 +37,7 @@ class Workshop:
     interpreter: Interpreter
     variables: Mapping[str, str]
     staged: Path
+    wheelhouse: Wheelhouse
     log: IO[str]
     stages: Stages
 

@@ -37,6 +37,13 @@ def build(
         typer.Option("--locked", help="Take nothing but what the profile's lock names."),
     ] = False,
     no_wait: NoWaitOption = False,
+    offline: Annotated[
+        bool,
+        typer.Option(
+            "--offline",
+            help="Ask no network: take wheels that were fetched or imported, and local folders.",
+        ),
+    ] = False,
 ) -> None:
     """Build a clean environment from a profile, verify it, and only then put it in place.
 
@@ -44,7 +51,10 @@ def build(
     ~/.local/share/envdoctor), with a receipt beside it. The one that was there before stays until
     the new one has passed, and survives any failure. Prints the environment's folder.
 
-    Packages are those of the profile's lock while that is fresh and a source has its files.
+    Packages are those of the profile's lock while that is fresh and a source has its files. Each
+    wheel is fetched once and kept in ENVDOCTOR_HOME/wheels (see `envdoctor wheelhouse`); a download
+    that is interrupted goes on where it ended, and a file that one source gives wrongly or not at
+    all is asked of the others.
 
     Exit codes: 1 it was built but did not pass, 2 no such profile or no fresh lock, 4 no set of
     packages fits, 5 a source cannot be reached, 6 a hash is wrong, 7 no space, 8 another build
@@ -69,6 +79,7 @@ def build(
         locks=folder_of(name),
         locked=locked,
         wait=not no_wait,
+        offline=offline,
     )
     built = run(request, settings=settings.load(), talk=Progress())
     typer.echo(built.current)
