@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.commands.options import ProfileOption, profile_name
+from envdoctor.commands.options import NoWaitOption, ProfileOption, profile_name
 
 wheelhouse = typer.Typer(
     help="List and prune the wheels that were fetched; carry them to other machines.",
@@ -75,6 +75,7 @@ def export(
         bool, typer.Option("--locked", help="Take nothing but what the profile's lock names.")
     ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no network.")] = False,
+    no_wait: NoWaitOption = False,
 ) -> None:
     """Write a profile's lock and all its wheels, fetching those that are not here.
 
@@ -101,6 +102,7 @@ def export(
         locks=folder_of(name),
         locked=locked,
         offline=offline,
+        wait=not no_wait,
     )
     number = run(request, target, settings=settings.load(), talk=Progress())
     typer.echo(f"{number} wheels and their lock are in {target}")
