@@ -114,7 +114,9 @@ def warmed_lines(done: Warmed) -> Iterator[Line]:
     """Yield what warming did; nothing if the process that compiled failed and said why."""
     where = " and ".join(done.roots) or "no cache"
     if done.was_warm:
-        yield Line(f"{done.name} is warm already: all that was stamped for it is in {where}")
+        yield Line(f"{done.name} is warm already: nothing to do; what was stamped is in {where}")
+    elif not done.code and not done.report["num_shapes"]:
+        yield Line(f"{done.name} compiles nothing here; {done.num_stamped} entries stamped")
     elif not done.code:
         compiled = done.report["compiled"]
         yield Line(
