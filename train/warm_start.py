@@ -13,44 +13,85 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from train.settings import ConfigError
+from train.target import decoder_layers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor, nn
+
     from train.drafter import Drafter
     from train.target import Target
 
 
 FC_NOISE = 0.1
 """Share of the random context projection that stays, so that the other tapped layers are read."""
+HEAD_NORMS = ("q_norm.weight", "k_norm.weight")
+"""Norms of queries and keys, which many targets lack; they stay at ones then."""
+WRITES_TO_STREAM = ("o_proj.weight", "down_proj.weight")
 
 
 @torch.no_grad()
 def copy_target_layers(drafter: Drafter, target: Target) -> None:
     """Copy the target's last layers and its final norm, and pass the last tapped layer through.
 
-    Norms of queries and keys, which many targets lack, stay at ones then.
-
     Args:
         drafter: Changed in place.
         target: Its decoder's last `num_layers` layers are read.
 
     Raises:
-        ConfigError: The target's layers lack a tensor of the drafter's, or have another shape.
+        ConfigError: The target's layers are built differently from the drafter's.
     """
-    decoder: Any = target.model.get_decoder()
-    pairs: list[tuple[Any, Any]] = [(decoder.norm, drafter.norm)]
-    pairs += zip(decoder.layers[-len(drafter.layers) :], drafter.layers, strict=True)
-    optional = ("q_norm.weight", "k_norm.weight")
-    for source, destination in pairs:
-        tensors = dict(source.named_parameters())
+    layers = decoder_layers(target.model)[-len(drafter.layers) :]
+    residual_scale = float(getattr(target.config, "residual_multiplier", 1.0))
+    for source, destination in zip(layers, drafter.layers, strict=True):
+        _copy(source, destination)
         for name, parameter in destination.named_parameters():
-            tensor = tensors.get(name)
-            if tensor is None and name.endswith(optional):
-                continue
-            if tensor is None or tensor.shape != parameter.shape:
-                raise ConfigError(
-                    [f"draft.init: 'target' does not fit: its layers have no such {name}"]
-                )
-            parameter.copy_(tensor)
+            if name.endswith(WRITES_TO_STREAM):
+                parameter.mul_(residual_scale)
+    final_norm = getattr(target.model.get_decoder(), "norm", None)
+    if final_norm is None:
+        raise _misfit("its decoder has no final norm named so")
+    drafter.norm.weight.copy_(_gain(final_norm, like=drafter.norm.weight))
     hidden_size = drafter.config.hidden_size
     drafter.fc.weight.mul_(FC_NOISE)
     drafter.fc.weight[:, -hidden_size:].diagonal().add_(1.0)
+
+
+def _copy(source: nn.Module, destination: nn.Module) -> None:
+    """Copy one layer; biases, which the drafter lacks, are left out."""
+    found, wanted = dict(_weights(source)), dict(destination.named_parameters())
+    if more := [name for name in found.keys() - wanted.keys() if not name.endswith(HEAD_NORMS)]:
+        raise _misfit(f"its layers also have {min(more)}")
+    for name, parameter in wanted.items():
+        if name in found and found[name].shape == parameter.shape:
+            parameter.copy_(found[name])
+        elif name in found:
+            shapes = f"{tuple(found[name].shape)}, wanted {tuple(parameter.shape)}"
+            raise _misfit(f"{name} of its layers is {shapes}")
+        elif not name.endswith(HEAD_NORMS):
+            raise _misfit(f"its layers have no {name}")
+
+
+def _weights(layer: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights of a layer; of a norm, what it multiplies with.
+
+    Norms of some targets keep that minus one.
+    """
+    for name, module in layer.named_modules():
+        weight: Any = getattr(module, "weight", None)
+        if isinstance(weight, torch.Tensor):
+            is_norm = weight.dim() == 1
+            yield f"{name}.weight", _gain(module, like=weight) if is_norm else weight
+
+
+def _gain(norm: Any, *, like: Tensor) -> Tensor:
+    """Return what a norm multiplies a normed vector with, elementwise."""
+    sign = torch.ones_like(like)
+    sign[1::2] = -1.0  # with mean 0 and mean square 1, so that either kind of norm leaves it alone
+    gain: Tensor = norm(sign[None])[0] * sign
+    return gain
+
+
+def _misfit(reason: str) -> ConfigError:
+    return ConfigError([f"draft.init: 'target' does not fit this target: {reason}"])

@@ -29,9 +29,7 @@ from train.loop import StepTaken, objective_of, train, train_step
 from train.metrics import MetricsWriter, json_ready
 from train.optimizer import build_optimizer
 from train.progress import Progress
-from train.settings import ConfigError
 from train.target import Target
-from train.warm_start import copy_target_layers
 from train.windows import plan_of, rows_of
 
 if TYPE_CHECKING:
@@ -290,27 +288,6 @@ def test_store_stays_within_its_budget(tiny: Target, samples: list[Sample]) -> N
     features_BSF = store.features(alone).tapped_BSF
     torch.testing.assert_close(features_BSF[:1, :length], tiny_states[:, :length])
     assert features_BSF[1].eq(0).all()
-
-
-def test_warm_start_copies_the_last_layers(tiny: Target) -> None:
-    pair = new_pair(tiny)
-    copy_target_layers(pair.drafter, tiny)
-    last = tiny.model.model.layers[-1]
-    copied: Any = pair.drafter.layers[-1]
-    assert torch.equal(copied.self_attn.k_proj.weight, last.self_attn.k_proj.weight)
-    assert torch.equal(copied.mlp.down_proj.weight, last.mlp.down_proj.weight)
-    assert copied.self_attn.q_norm.weight.eq(1.0).all()
-    states_BTF = torch.randn(1, 3, 64)
-    torch.testing.assert_close(
-        pair.drafter.fc(states_BTF), states_BTF[..., 32:], rtol=0.0, atol=0.1
-    )
-    assert all(parameter.requires_grad for parameter in pair.drafter.parameters())
-
-
-def test_warm_start_refuses_another_shape(tiny: Target) -> None:
-    other = Target(make_model(intermediate_size=64), make_tokenizer(), layer_ids=LAYERS)
-    with pytest.raises(ConfigError, match="'target' does not fit"):
-        copy_target_layers(new_pair(tiny).drafter, other)
 
 
 def test_metrics_lines_are_flushed_and_valid_json(tmp_path: Path) -> None:
