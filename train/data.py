@@ -110,7 +110,7 @@ def encode(conversation: Conversation, encoding: Encoding, *, index: int) -> Sam
     Raises:
         UnusableError: See the reasons below.
     """
-    text, spans = rendered_answers(conversation.messages, encoding.tokenizer)
+    text, spans = rendered_answers(conversation, encoding.tokenizer)
     tokens = encoding.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     ids: list[int] = tokens["input_ids"]
     supervised = [False] * len(ids)
@@ -133,7 +133,7 @@ def encode(conversation: Conversation, encoding: Encoding, *, index: int) -> Sam
 
 
 def rendered_answers(
-    messages: Sequence[dict[str, str]], tokenizer: Any
+    conversation: Conversation, tokenizer: Any
 ) -> tuple[str, list[tuple[int, int]]]:
     """Render a conversation and find the assistant's turns in the text.
 
@@ -147,12 +147,13 @@ def rendered_answers(
         UnusableError: There is no answer, the template refuses the turns, or it renders earlier
             turns differently once later ones are there, as templates do that strip old reasoning.
     """
-    text = render(messages, tokenizer)
+    messages, thinking = conversation.messages, conversation.thinking
+    text = render(messages, tokenizer, thinking=thinking)
     spans = []
     for place, message in enumerate(messages):
         if message["role"] == "assistant":
-            before = render(messages[:place], tokenizer, opens_answer=True)
-            upto = render(messages[: place + 1], tokenizer)
+            before = render(messages[:place], tokenizer, opens_answer=True, thinking=thinking)
+            upto = render(messages[: place + 1], tokenizer, thinking=thinking)
             if not upto.startswith(before) or not text.startswith(upto):
                 raise UnusableError("the template changes earlier turns")
             spans.append((len(before), len(upto)))
@@ -162,18 +163,29 @@ def rendered_answers(
 
 
 def render(
-    messages: Sequence[dict[str, str]], tokenizer: Any, *, opens_answer: bool = False
+    messages: Sequence[dict[str, str]],
+    tokenizer: Any,
+    *,
+    opens_answer: bool = False,
+    thinking: bool | None = None,
 ) -> str:
     """Return the template's text for some turns.
+
+    Args:
+        messages: The turns; none give no text.
+        tokenizer: Has the template.
+        opens_answer: Add the header of an answer.
+        thinking: The template's `enable_thinking`; None leaves it out.
 
     Raises:
         UnusableError: The template raises, as some do on an order of roles that they do not know.
     """
     if not messages:
         return ""
+    mode = {} if thinking is None else {"enable_thinking": thinking}
     try:
         text: str = tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=opens_answer, tokenize=False
+            list(messages), add_generation_prompt=opens_answer, tokenize=False, **mode
         )
     except Exception as error:  # the template decides what it raises, and through which package
         raise UnusableError("the template refuses the turns") from error
@@ -186,7 +198,7 @@ def prompt_ids(conversation: Conversation, tokenizer: Any) -> list[int] | None:
     if "user" not in roles:
         return None
     turns = conversation.messages[: roles.index("user") + 1]
-    text = render(turns, tokenizer, opens_answer=True)
+    text = render(turns, tokenizer, opens_answer=True, thinking=conversation.thinking)
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 

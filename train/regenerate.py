@@ -1,4 +1,4 @@
-"""Let the target write the answers of a prompts file: batched, greedy, resumable.
+"""Let the target write the answers of conversations: batched, sampled or greedy, resumable.
 
 `train.commands.regenerate` is the command.
 
@@ -10,158 +10,143 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from train.looping import is_looping
+from train.conversations import read_rows
+from train.dialogue import Answering, Dialogue
+from train.journal import Journal, write_whole
+from train.pace import Pace
+from train.replies import ReplyWriter, Sampling
+from train.settings import ConfigError
+from train.writing_options import check_target_path, load_writer
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
-
-    from torch import Tensor
 
     from train.target import Target
 
+JOURNAL_SETTINGS = (
+    "target",
+    "eos_token_id",
+    "max_new_tokens",
+    "temperature",
+    "top_p",
+    "seed",
+    "thinking",
+)
 
-@dataclass(frozen=True)
-class Answer:
-    """What the target wrote for one prompt.
+
+def answer_all(
+    target: Target,
+    dialogues: Iterable[Dialogue],
+    *,
+    journal: Journal,
+    options: argparse.Namespace,
+) -> None:
+    """Let the target answer, and note each finished dialogue in the journal."""
+    answering = Answering(
+        target, max_new_tokens=options.max_new_tokens, thinking=thinking_of(options)
+    )
+    asked = [(one, None if one.dropped else answering.ask(one)) for one in dialogues]
+    journal.append(dialogue.entry() for dialogue, request in asked if request is None)
+    # Neighbours of like length waste little padding; if memory runs out, it does so early.
+    requests = sorted(
+        (request for _, request in asked if request), key=lambda one: -len(one.prompt_ids)
+    )
+    outcomes = Counter(entry.get("dropped", "kept") for entry in journal.entries)
+    pace = Pace(len(requests), every_seconds=options.every_seconds, noun="conversations")
+    writer = ReplyWriter(
+        target,
+        batch=options.batch,
+        max_new_tokens=options.max_new_tokens,
+        sampling=Sampling(options.temperature, top_p=options.top_p, seed=options.seed),
+        on_token=pace.token,
+    )
+    waiting = deque(requests)
+    for replies in writer.run(waiting):
+        finished = []
+        for dialogue in map(answering.take, replies):
+            following = answering.ask(dialogue) if dialogue.questions else None
+            if following:
+                waiting.appendleft(following)
+            else:
+                # A later question that cannot be asked leaves the answers before it.
+                dialogue.dropped = "" if dialogue.messages else dialogue.dropped
+                finished.append(dialogue.entry())
+        journal.append(finished)
+        outcomes.update(entry.get("dropped", "kept") for entry in finished)
+        pace.finished(len(finished), outcome=counts_in_words(outcomes))
+
+
+def counts_in_words(outcomes: Counter[str]) -> str:
+    """Return `12 kept, 1 looping`."""
+    return ", ".join(f"{count} {name}" for name, count in outcomes.most_common())
+
+
+def thinking_of(options: argparse.Namespace) -> bool | None:
+    """Return what `--thinking` means to a chat template."""
+    return {"on": True, "off": False}.get(options.thinking)
+
+
+def conversation_line(row: dict[str, Any], entry: dict[str, Any], *, thinking: bool | None) -> str:
+    """Return the output line of an answered row.
 
     Args:
-        text: The answer without the end-of-turn token.
-        finish_reason: `stop` when the target ended its turn, `length` when the cap cut it.
-        dropped: Why the answer is no use for training; empty when it is of use.
+        row: As it was read.
+        entry: From the journal.
+        thinking: Noted in the line, for training to render it in the same way.
     """
+    kept = {name: value for name, value in row.items() if name != "conversations"}
+    kept |= {"messages": entry["messages"], "finish_reason": entry["finish_reason"]}
+    if thinking is not None:
+        kept["thinking"] = thinking
+    return json.dumps(kept, ensure_ascii=False) + "\n"
 
-    text: str
-    finish_reason: str
-    dropped: str = ""
 
-
-def prompt_messages(row: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the turns up to and including the last user message.
+def journal_of(out: Path) -> Path:
+    """Return where the journal of an output lies.
 
     Raises:
-        ValueError: The row has no user message.
+        ConfigError: The output is there and has none, so that it is not of this command.
     """
-    messages: list[dict[str, str]] = row["messages"]
-    users = [index for index, message in enumerate(messages) if message["role"] == "user"]
-    if not users:
-        raise ValueError(f"row {row.get('id')!r} has no user message")
-    return messages[: users[-1] + 1]
+    path = out.with_name(f"{out.stem}.journal.jsonl")
+    if out.exists() and not path.exists():
+        raise ConfigError([f"--out {out}: exists already, without {path.name}; name a new file"])
+    return path
 
 
-def judge(target: Target, prompt_ids: list[int], new_ids: list[int]) -> Answer:
-    """Return the answer in `new_ids`, which still may hold end-of-turn and padding tokens."""
-    stop = target.eos_id in new_ids
-    ids = new_ids[: new_ids.index(target.eos_id)] if stop else new_ids
-    text: str = target.tokenizer.decode(ids, skip_special_tokens=False)
-    reason = "stop" if stop else "length"
-    if not text.strip():
-        return Answer(text, reason, dropped="empty")
-    if is_looping(ids, text):
-        return Answer(text, reason, dropped="looping")
-    prompt_text: str = target.tokenizer.decode(prompt_ids, skip_special_tokens=False)
-    again = target.tokenizer(prompt_text + text, add_special_tokens=False)["input_ids"]
-    if again != prompt_ids + ids:
-        # Training would see tokens that the target did not choose.
-        return Answer(text, reason, dropped="tokens change when read back")
-    return Answer(text, reason)
+def regenerate(options: argparse.Namespace, target: Target | None = None) -> Counter[str]:
+    """Answer every row of the prompts file, and write the conversations in its order.
 
-
-@torch.no_grad()
-def answer_batch(
-    target: Target, conversations: Sequence[list[dict[str, str]]], *, max_new_tokens: int
-) -> list[Answer]:
-    """Return the target's greedy answers to a batch of conversations."""
-    prompts = [
-        target.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=False
-        )
-        for messages in conversations
-    ]
-    width = max(map(len, prompts))
-    input_ids_BS = torch.full((len(prompts), width), target.eos_id)
-    attention_mask_BS = torch.zeros_like(input_ids_BS)
-    for row, ids in enumerate(prompts):
-        # Left padding: generation continues from the last column of every row.
-        input_ids_BS[row, width - len(ids) :] = torch.tensor(ids)
-        attention_mask_BS[row, width - len(ids) :] = 1
-    output_BS: Tensor = target.model.generate(
-        input_ids=input_ids_BS.to(target.device),
-        attention_mask=attention_mask_BS.to(target.device),
-        max_new_tokens=max_new_tokens,
-        do_sample=False,
-        eos_token_id=target.eos_id,
-        pad_token_id=target.eos_id,
-    )
-    new_ids: list[list[int]] = output_BS[:, width:].tolist()
-    return [judge(target, prompt, new) for prompt, new in zip(prompts, new_ids, strict=True)]
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the JSON objects of a JSONL file."""
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines if line.strip()]
-
-
-def pending_rows(rows: Iterable[dict[str, Any]], out: Path) -> list[dict[str, Any]]:
-    """Return the rows without an answer in `out`, shortest prompt first to waste little padding."""
-    done = {row["id"] for row in read_rows(out)} if out.exists() else set()
-    waiting = [row for row in rows if row["id"] not in done]
-    return sorted(waiting, key=lambda row: len(json.dumps(prompt_messages(row))))
-
-
-def regenerate(target: Target, options: argparse.Namespace) -> Counter[str]:
-    """Append an answer for every pending row of the prompts file.
+    Args:
+        options: Of the command.
+        target: Writes the answers; None loads the one that the options name, once it is needed.
 
     Returns:
         Rows by what became of them; `kept` is one of the keys.
+
+    Raises:
+        ConfigError: An option, a row or the target cannot be used.
     """
-    rows = pending_rows(read_rows(options.prompts), options.out)
-    counts: Counter[str] = Counter()
-    started = time.monotonic()
-    with options.out.open("a", encoding="utf-8") as out:
-        for first in range(0, len(rows), options.batch):
-            batch = rows[first : first + options.batch]
-            answers = answer_batch(
-                target,
-                [prompt_messages(row) for row in batch],
-                max_new_tokens=options.max_new_tokens,
-            )
-            for row, answer in zip(batch, answers, strict=True):
-                counts[answer.dropped or "kept"] += 1
-                if not answer.dropped:
-                    out.write(conversation_line(row, answer))
-            out.flush()
-            seconds = time.monotonic() - started
-            done = first + len(batch)
-            sys.stderr.write(f"{done}/{len(rows)} prompts, {seconds:.0f} s, {dict(counts)}\n")
-    sort_like(options.prompts, options.out)
-    return counts
-
-
-def sort_like(prompts: Path, out: Path) -> None:
-    """Put the answers, written shortest prompt first, in the order of their prompts."""
-    place = {row["id"]: index for index, row in enumerate(read_rows(prompts))}
-    rows = sorted(read_rows(out), key=lambda row: place[row["id"]])
-    temporary = out.with_name(out.name + ".partial")
-    temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    temporary.replace(out)
-
-
-def conversation_line(row: dict[str, Any], answer: Answer) -> str:
-    """Return the output line for one answered row."""
-    reply = {"role": "assistant", "content": answer.text}
-    conversation = {
-        **row,
-        "messages": [*prompt_messages(row), reply],
-        "finish_reason": answer.finish_reason,
-    }
-    return json.dumps(conversation) + "\n"
+    check_target_path(options.target)
+    dialogues = {one.key: one for one in map(Dialogue.of, read_rows(str(options.prompts)))}
+    settings = {name: getattr(options, name) for name in JOURNAL_SETTINGS}
+    with Journal(journal_of(options.out), settings) as journal:
+        done = {entry["key"] for entry in journal.entries}
+        pending = [one for one in dialogues.values() if one.key not in done]
+        if pending:
+            target = target or load_writer(options)
+            answer_all(target, pending, journal=journal, options=options)
+        entries = {entry["key"]: entry for entry in journal.entries}
+    lines = [
+        conversation_line(dialogue.row, entries[key], thinking=thinking_of(options))
+        for key, dialogue in dialogues.items()
+        if "dropped" not in entries[key]
+    ]
+    write_whole(options.out, "".join(lines))
+    outcomes = Counter(entries[key].get("dropped", "kept") for key in dialogues)
+    sys.stderr.write(f"{options.out}: {counts_in_words(outcomes)}\n")
+    return outcomes

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,7 @@ import torch
 
 from tests.train.tiny_run import MASK, conversation, make_model, make_tokenizer
 from train.config import DataConfig, DraftConfig, EvalConfig, TargetConfig, TrainConfig
-from train.conversations import parse_line
+from train.conversations import parse_row
 from train.data import Encoding, build_dataset
 from train.decode import Decoding, Round
 from train.drafter import Drafter
@@ -116,7 +115,7 @@ def _drafter(tiny: Target) -> Drafter:
 
 @pytest.fixture(scope="module", name="samples")
 def _samples(tiny: Target) -> list[Sample]:
-    rows = [parse_line(json.dumps(conversation("q", "abcabcabc")), where="x") for _ in range(3)]
+    rows = [parse_row(conversation("q", "abcabcabc"), where="x") for _ in range(3)]
     encoding = Encoding(
         tiny.tokenizer, eos_id=2, mask_token_id=MASK, max_length=64, min_supervised=2
     )

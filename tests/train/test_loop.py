@@ -18,7 +18,7 @@ from train.config import (
     TrainConfig,
     TrainSettings,
 )
-from train.conversations import parse_line
+from train.conversations import parse_row
 from train.course import Course, Pair
 from train.data import Encoding, build_dataset, collate
 from train.drafter import Drafter
@@ -63,7 +63,7 @@ def _tiny() -> Target:
 
 @pytest.fixture(scope="module", name="samples")
 def _samples(tiny: Target) -> list[Sample]:
-    rows = [parse_line(json.dumps(conversation("q", one)), where="x") for one in ANSWERS]
+    rows = [parse_row(conversation("q", one), where="x") for one in ANSWERS]
     encoding = Encoding(
         tiny.tokenizer, eos_id=tiny.eos_id, mask_token_id=MASK, max_length=96, min_supervised=2
     )

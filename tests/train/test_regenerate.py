@@ -2,84 +2,203 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from tests.train.tiny_run import EOS, make_model, make_tokenizer, write_jsonl
+from tests.train.tiny_run import CHAT_TEMPLATE, EOS, make_tokenizer, write_jsonl
+from tests.train.writing_target import writing_target
 from train.__main__ import main
+from train.conversations import Row, parse_row
+from train.dialogue import Answering, Dialogue
 from train.looping import is_looping
 from train.prompts import Prompt, without_duplicates, written_prompts
-from train.regenerate import judge, prompt_messages, read_rows, regenerate
-from train.target import Target
+from train.regenerate import regenerate
+from train.replies import Reply
+from train.settings import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from train.target import Target
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module", name="tiny")
 def _tiny() -> Target:
-    """A random model that says ASCII: bytes at random would be no text."""
-    model, tokenizer = make_model(), make_tokenizer()
-    is_letter = [
-        token.isascii() and token.isalnum() for token in tokenizer.convert_ids_to_tokens(range(260))
-    ]
-    with torch.no_grad():
-        model.lm_head.weight[~torch.tensor(is_letter)] = 0.0
-    return Target(model, tokenizer, layer_ids=(1,))
+    return writing_target(ends=-4.0)
 
 
 def options(folder: Path, **changes: Any) -> argparse.Namespace:
     settings = {
-        "prompts": folder / "prompts.jsonl",
+        "target": "tiny",
+        "eos_token_id": None,
+        "prompts": str(folder / "prompts.jsonl"),
         "out": folder / "out.jsonl",
-        "batch": 2,
-        "max_new_tokens": 6,
+        "batch": 3,
+        "max_new_tokens": 8,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "seed": 0,
+        "thinking": "default",
+        "every_seconds": 10.0,
     }
     return argparse.Namespace(**(settings | changes))
 
 
+def asked(*turns: str) -> list[dict[str, str]]:
+    """Turns, `a:` and `s:` in front of those of the assistant and the system."""
+    roles = {"a": "assistant", "s": "system", "t": "tool", "u": "user"}
+    return [{"role": roles[turn[0]], "content": turn[2:]} for turn in turns]
+
+
 def write_prompts(folder: Path, num_prompts: int) -> None:
     rows = [
-        {"id": f"p{i}", "messages": [{"role": "user", "content": "q" * (num_prompts - i)}]}
+        {"id": f"p{i}", "source": "s", "messages": asked("u:" + "q" * (num_prompts - i))}
         for i in range(num_prompts)
     ]
     write_jsonl(folder / "prompts.jsonl", rows)
 
 
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def greedy_answer(tiny: Target, messages: list[dict[str, str]], num_tokens: int) -> str:
+    ids = tiny.tokenizer.apply_chat_template(
+        messages, add_generation_prompt=True, return_dict=False
+    )
+    tokens: list[int] = []
+    for _ in range(num_tokens):
+        final = tiny.states(torch.tensor([ids + tokens])).final_BTD[0, -1]
+        tokens.append(int(tiny.logits(final).argmax()))
+    if EOS in tokens:
+        tokens = tokens[: tokens.index(EOS)]
+    text: str = tiny.tokenizer.decode(tokens)
+    return text
+
+
 def test_answers_are_the_greedy_ones_of_each_prompt_alone(tiny: Target, tmp_path: Path) -> None:
-    write_prompts(tmp_path, 5)
-    counts = regenerate(tiny, options(tmp_path))
-    rows = read_rows(tmp_path / "out.jsonl")
-    assert counts["kept"] == len(rows) > 0
+    write_prompts(tmp_path, 7)
+    counts = regenerate(options(tmp_path), tiny)
+    rows = read_lines(tmp_path / "out.jsonl")
+    assert counts["kept"] == len(rows) > 4
+    assert counts.total() == 7
     for row in rows:
-        ids = tiny.tokenizer.apply_chat_template(
-            row["messages"][:1], add_generation_prompt=True, return_dict=False
-        )
-        tokens: list[int] = []
-        for _ in range(6):
-            final = tiny.states(torch.tensor([ids + tokens])).final_BTD[0, -1]
-            tokens.append(int(tiny.logits(final).argmax()))
-        if EOS in tokens:
-            tokens = tokens[: tokens.index(EOS)]
-        assert row["messages"][1] == {
-            "role": "assistant",
-            "content": tiny.tokenizer.decode(tokens),
-        }
+        answer = {"role": "assistant", "content": greedy_answer(tiny, row["messages"][:1], 8)}
+        assert row["messages"][1:] == [answer]
+        assert row["source"] == "s"
+        assert "thinking" not in row
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    assert {row["finish_reason"] for row in rows} <= {"length", "stop"}
 
 
-def test_a_stopped_run_continues_and_keeps_the_order(tiny: Target, tmp_path: Path) -> None:
-    write_prompts(tmp_path, 5)
-    regenerate(tiny, options(tmp_path))
-    whole = (tmp_path / "out.jsonl").read_text()
-    ids = [row["id"] for row in read_rows(tmp_path / "out.jsonl")]
-    assert ids == sorted(ids)
-    first_two = "".join(whole.splitlines(keepends=True)[:2])
-    (tmp_path / "out.jsonl").write_text(first_two)
-    counts = regenerate(tiny, options(tmp_path))
-    assert counts["kept"] == len(ids) - 2
-    assert (tmp_path / "out.jsonl").read_text() == whole
+def test_every_answer_is_written_anew_on_top_of_the_new_ones(tmp_path: Path) -> None:
+    target = writing_target(ends=-1.0)
+    turns = ("a:OLD", "a:OLD", "u:two", "a:OLD", "u:three", "a:OLD", "s:x")
+    rows = [{"messages": asked("s:be", f"u:{i}", *turns)} for i in range(8)]
+    write_jsonl(tmp_path / "prompts.jsonl", rows)
+    regenerate(options(tmp_path, max_new_tokens=24), target)
+    sizes = set()
+    for row in read_lines(tmp_path / "out.jsonl"):
+        messages = row["messages"]
+        sizes.add(len(messages))
+        roles = ["system", *["user", "assistant"] * 3]
+        assert [one["role"] for one in messages] == roles[: len(messages)]
+        for place in range(2, len(messages), 2):
+            assert messages[place]["content"] == greedy_answer(target, messages[:place], 24)
+    assert 7 in sizes
+
+
+def test_a_cut_answer_is_the_last(tiny: Target, tmp_path: Path) -> None:
+    turns = asked("u:one", "a:OLD", "u:two", "a:OLD")
+    write_jsonl(tmp_path / "prompts.jsonl", [{"messages": turns}])
+    regenerate(options(tmp_path, max_new_tokens=1), tiny)
+    (row,) = read_lines(tmp_path / "out.jsonl")
+    assert len(row["messages"]) == 2
+    assert row["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize(
+    ("turns", "reason"),
+    [
+        pytest.param(["s:x", "a:y"], "no user turn", id="no-question"),
+        pytest.param(["u:x", "t:y"], "holds a turn of role 'tool'", id="tool"),
+        pytest.param(["u:" + "x" * 300], "longer than the target's context", id="long"),
+    ],
+)
+def test_rows_that_cannot_be_answered_are_counted(
+    turns: list[str], reason: str, tiny: Target, tmp_path: Path
+) -> None:
+    write_jsonl(tmp_path / "prompts.jsonl", [{"messages": asked(*turns)}])
+    assert regenerate(options(tmp_path), tiny) == {reason: 1}
+    assert (tmp_path / "out.jsonl").read_text() == ""
+
+
+def test_a_stopped_run_continues_and_asks_nothing_twice(tiny: Target, tmp_path: Path) -> None:
+    write_prompts(tmp_path, 7)
+    sampled = options(tmp_path, temperature=1.0)
+    counts = regenerate(sampled, tiny)
+    assert counts.total() == 7
+    whole = sampled.out.read_bytes()
+    journal = tmp_path / "out.journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    assert len(lines) == 8
+    for kept in ([0], [0, 2, 5], [0, *range(2, 8)]):
+        sampled.out.unlink()
+        journal.write_text("".join(lines[number] for number in kept))
+        assert regenerate(options(tmp_path, temperature=1.0, batch=2), tiny) == counts
+        assert sampled.out.read_bytes() == whole
+        assert sorted(journal.read_text().splitlines(keepends=True)) == sorted(lines)
+    # Nothing is left to ask, so that no target is needed.
+    assert regenerate(sampled) == counts
+
+
+def test_new_and_changed_prompts_are_answered_beside_the_old(tiny: Target, tmp_path: Path) -> None:
+    write_prompts(tmp_path, 4)
+    regenerate(options(tmp_path), tiny)
+    rows = read_lines(tmp_path / "prompts.jsonl")
+    rows[0]["messages"] = asked("u:new")
+    rows.append({"id": "more", "messages": asked("u:more")})
+    write_jsonl(tmp_path / "prompts.jsonl", rows)
+    counts = regenerate(options(tmp_path), tiny)
+    assert counts.total() == 5
+    assert len((tmp_path / "out.journal.jsonl").read_text().splitlines()) == 1 + 4 + 2
+    questions = [row["messages"][0]["content"] for row in read_lines(tmp_path / "out.jsonl")]
+    wanted = [row["messages"][0]["content"] for row in rows]
+    assert questions == [one for one in wanted if one in questions]
+
+
+def test_other_settings_and_foreign_files_are_refused(tiny: Target, tmp_path: Path) -> None:
+    write_prompts(tmp_path, 2)
+    regenerate(options(tmp_path), tiny)
+    with pytest.raises(ConfigError, match=r"begun with thinking = .default., asked for .on."):
+        regenerate(options(tmp_path, thinking="on"), tiny)
+    foreign = tmp_path / "foreign.jsonl"
+    foreign.write_text("mine")
+    with pytest.raises(ConfigError, match=r"without foreign\.journal\.jsonl"):
+        regenerate(options(tmp_path, out=foreign), tiny)
+    assert foreign.read_text() == "mine"
+
+
+def test_the_thinking_mode_reaches_the_template_and_the_row(tmp_path: Path) -> None:
+    target = writing_target()
+    target.tokenizer.chat_template = CHAT_TEMPLATE.replace(
+        "<|im_start|>assistant\n{% endif %}",
+        "<|im_start|>assistant\n{{ '' if enable_thinking else 'aa' }}{% endif %}",
+    )
+    write_jsonl(tmp_path / "prompts.jsonl", [{"messages": asked("u:one")}])
+    counts = regenerate(options(tmp_path, thinking="off"), target)
+    assert counts == {"the template changes the answer": 1}
+    target.tokenizer.chat_template = target.tokenizer.chat_template.replace("'aa'", "''")
+    out = tmp_path / "on.jsonl"
+    regenerate(options(tmp_path, thinking="on", out=out), target)
+    assert [row["thinking"] for row in read_lines(out)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -98,33 +217,25 @@ def test_looping(text: str, is_bad: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason", "dropped"),
+    ("text", "dropped"),
     [
-        pytest.param("abc<|im_end|>", "stop", "", id="ended"),
-        pytest.param("abc", "length", "", id="cut"),
-        pytest.param(" \n<|im_end|>", "stop", "empty", id="empty"),
-        pytest.param("abcdefgh" * 3, "length", "looping", id="looping"),
+        pytest.param("abc", "", id="good"),
+        pytest.param(" \n", "empty", id="empty"),
+        pytest.param("abcdefgh" * 3, "looping", id="looping"),
+        # Half of a two-byte character decodes to the replacement character.
+        pytest.param("\u00e9", "tokens change when read back", id="half-a-character"),
     ],
 )
-def test_judge(tiny: Target, text: str, reason: str, dropped: str) -> None:
-    answer = judge(tiny, [1, 2], tiny.tokenizer(text)["input_ids"])
-    assert (answer.finish_reason, answer.dropped) == (reason, dropped)
-    assert "<|im_end|>" not in answer.text
-
-
-def test_answer_that_reads_back_differently_is_dropped(tiny: Target) -> None:
-    # Half of a two-byte character decodes to the replacement character.
-    half = tiny.tokenizer("\u00e9")["input_ids"][:1]
-    assert judge(tiny, [1], half).dropped == "tokens change when read back"
-
-
-def test_old_answers_are_not_part_of_the_prompt() -> None:
-    messages = [
-        {"role": role, "content": role} for role in ("system", "user", "assistant", "user", "x")
-    ]
-    assert prompt_messages({"messages": messages}) == messages[:4]
-    with pytest.raises(ValueError, match="no user message"):
-        prompt_messages({"id": 1, "messages": messages[:1]})
+def test_answers_of_no_use(tiny: Target, text: str, dropped: str) -> None:
+    answering = Answering(tiny, max_new_tokens=30, thinking=None)
+    raw = {"messages": asked("u:x")}
+    dialogue = Dialogue.of(Row(raw, parse_row(raw, where="f:1")))
+    request = answering.ask(dialogue)
+    assert request is not None
+    ids = tiny.tokenizer(text)["input_ids"]
+    answering.take(Reply(request, ids[:1] if text == "\u00e9" else ids, ended=True))
+    assert dialogue.dropped == dropped
+    assert bool(dialogue.messages) is not bool(dropped)
 
 
 def test_held_out_items_stay_out_of_training(tmp_path: Path) -> None:
@@ -150,14 +261,50 @@ def test_a_repeated_prompt_stays_where_it_is_held_out() -> None:
     assert json.loads(prompts[0].to_json())["messages"][0]["content"] == "What is it?"
 
 
+@pytest.mark.slow
+def test_a_kill_loses_no_finished_answer(tmp_path: Path) -> None:
+    target = writing_target()
+    target.model.save_pretrained(tmp_path / "model")
+    target.tokenizer.save_pretrained(tmp_path / "model")
+    write_prompts(tmp_path, 40)
+    command = [sys.executable, "-m", "train", "regenerate", "--target", str(tmp_path / "model")]
+    command += ["--prompts", str(tmp_path / "prompts.jsonl"), "--out", str(tmp_path / "out.jsonl")]
+    command += ["--batch", "2", "--max-new-tokens", "60", "--temperature", "1", "--device", "cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE)
+    journal = tmp_path / "out.journal.jsonl"
+    while process.poll() is None and (
+        not journal.exists() or journal.read_bytes().count(b"\n") < 5
+    ):
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    before = journal.read_text()
+    assert not (tmp_path / "out.jsonl").exists()
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    whole = before[: before.rindex("\n") + 1]
+    assert journal.read_text().startswith(whole)
+    killed = (tmp_path / "out.jsonl").read_bytes()
+    journal.unlink()
+    (tmp_path / "out.jsonl").unlink()
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    assert (tmp_path / "out.jsonl").read_bytes() == killed
+
+
 def test_missing_prompts_and_target_are_one_line_and_exit_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    prompts_file = tmp_path / "some.jsonl"
+    write_jsonl(prompts_file, [{"messages": asked("u:x")}])
     out = ["--out", str(tmp_path / "out.jsonl")]
     missing = str(tmp_path / "prompts.jsonl")
     for prompts, target, problem in (
-        (missing, "x", f"--prompts {missing}: no such file"),
-        (__file__, "package:no_such_package/x.gguf", "package 'no_such_package' is not installed"),
+        (missing, "x", f"{missing}: cannot read the data file"),
+        (
+            str(prompts_file),
+            "package:no_such_package/x.gguf",
+            "package 'no_such_package' is not installed",
+        ),
     ):
         assert main(["regenerate", "--prompts", prompts, "--target", target, *out]) == 2
         error = capsys.readouterr().err

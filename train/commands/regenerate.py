@@ -1,8 +1,11 @@
-"""Let the target write the answers of a prompts file: batched, greedy, resumable.
+"""Let the target write the answers of conversations: batched, resumable.
 
-Keeps every turn up to the last user message of each row, lets the target answer, and appends one
-conversation a line. A row whose id is in the output file already is skipped, so that a stopped run
-continues where it was.
+Every assistant turn of a row is written anew, in order; a row may also hold questions only. Rows
+are as in a data file of a training. What is finished is remembered in OUT's journal, also which
+rows were dropped, so that a stopped command continues where it was; OUT itself is written at the
+end, in the order of the prompts. Use the temperature and the thinking mode that will be deployed.
+
+    python -m train regenerate --target FOLDER --prompts prompts.jsonl --out answers.jsonl
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.config import ConfigError, TargetConfig
+from train.writing_options import add_writing_arguments, positive_int, share, temperature
 
 if TYPE_CHECKING:
     import argparse
@@ -18,21 +21,41 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what it takes."""
-    parser.add_argument("--prompts", type=Path, required=True, help="JSONL with id and messages")
-    parser.add_argument("--out", type=Path, required=True, help="JSONL to append to")
-    parser.add_argument("--target", required=True, help="as target.path in a run file")
-    parser.add_argument("--eos-token-id", type=int, help="end-of-turn id; default: the tokenizer's")
-    parser.add_argument("--max-new-tokens", type=int, default=128, help="tokens per answer")
-    parser.add_argument("--batch", type=int, default=32, help="prompts answered at once")
+    add_writing_arguments(parser)
+    parser.add_argument(
+        "--prompts", required=True, metavar="FILE", help="as data.train in a run file"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="JSONL of the conversations"
+    )
+    parser.add_argument(
+        "--max-new-tokens",
+        type=positive_int,
+        default=512,
+        metavar="N",
+        help="per answer; the end of one that is cut off is not trained on (default 512)",
+    )
+    parser.add_argument(
+        "--temperature",
+        type=temperature,
+        default=0.0,
+        metavar="T",
+        help="0, the default, takes the likeliest token",
+    )
+    parser.add_argument(
+        "--top-p", type=share, default=1.0, metavar="P", help="share drawn from (default 1)"
+    )
+    parser.add_argument(
+        "--thinking",
+        choices=("on", "off", "default"),
+        default="default",
+        help="the chat template's enable_thinking, noted in each row; default leaves it out",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Load the target, write the answers."""
-    if not options.prompts.is_file():
-        raise ConfigError([f"--prompts {options.prompts}: no such file"])
+    """Write the answers."""
     from train.regenerate import regenerate  # noqa: PLC0415  torch takes seconds to import
-    from train.target import load_target  # noqa: PLC0415
 
-    config = TargetConfig(path=options.target, eos_token_id=options.eos_token_id)
-    regenerate(load_target(config), options)
+    regenerate(options)
     return 0

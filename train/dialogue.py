@@ -1,0 +1,153 @@
+"""A conversation whose answers are being written anew, one after the other.
+
+Each answer is written on top of the new ones before it, as it will be when the target is deployed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from train.data import UnusableError, render
+from train.looping import is_looping
+from train.replies import Request
+
+if TYPE_CHECKING:
+    from train.conversations import Row
+    from train.replies import Reply
+    from train.target import Target
+
+KNOWN_ROLES = frozenset({"system", "developer", "user", "assistant"})
+
+
+@dataclass
+class Dialogue:
+    """A conversation whose answers are being written.
+
+    Args:
+        key: Names it by its id and its turns, the same in every run.
+        row: As it was read; what it holds besides turns is kept.
+        questions: Turns that nobody answered yet, in groups that get one answer each.
+        messages: What was said so far.
+        finish_reason: Of the last answer: `stop`, or `length` where the limit cut it.
+        dropped: Why it is no use for training; empty when it is of use.
+    """
+
+    key: str
+    row: dict[str, Any]
+    questions: deque[list[dict[str, str]]]
+    messages: list[dict[str, str]] = field(default_factory=list)
+    finish_reason: str = "stop"
+    dropped: str = ""
+
+    @classmethod
+    def of(cls, row: Row) -> Dialogue:
+        """Take the answers out of a row."""
+        messages = row.conversation.messages
+        name = json.dumps([row.raw.get("id"), messages])
+        dialogue = cls(
+            key=hashlib.blake2b(name.encode(), digest_size=12).hexdigest(),
+            row=row.raw,
+            questions=deque(),
+        )
+        pending: list[dict[str, str]] = []
+        for message in [*messages, {"role": "assistant", "content": ""}]:
+            if message["role"] not in KNOWN_ROLES:
+                dialogue.dropped = f"holds a turn of role {message['role']!r}"
+            if message["role"] != "assistant":
+                pending.append(message)
+            elif any(one["role"] == "user" for one in pending):
+                dialogue.questions.append(pending)
+                pending = []
+        if not dialogue.questions:
+            dialogue.dropped = dialogue.dropped or "no user turn"
+        return dialogue
+
+    def entry(self) -> dict[str, Any]:
+        """Return the journal's line."""
+        if self.dropped:
+            return {"key": self.key, "dropped": self.dropped}
+        return {
+            "key": self.key,
+            "messages": self.messages,
+            "finish_reason": self.finish_reason,
+        }
+
+
+class Answering:
+    """Moves dialogues along, one answer at a time.
+
+    Args:
+        target: Writes the answers.
+        max_new_tokens: Tokens per answer.
+        thinking: Passed to the chat template as `enable_thinking`; None leaves it out.
+    """
+
+    def __init__(self, target: Target, *, max_new_tokens: int, thinking: bool | None) -> None:
+        self._target = target
+        self._thinking = thinking
+        self._longest = target.config.max_position_embeddings - max_new_tokens
+        self._dialogues: dict[str, Dialogue] = {}
+
+    def ask(self, dialogue: Dialogue) -> Request | None:
+        """Return the request for the next answer; None, with the reason noted, if there is none."""
+        messages = [*dialogue.messages, *dialogue.questions[0]]
+        try:
+            text = self._render(messages, opens_answer=True)
+        except UnusableError as error:
+            dialogue.dropped = str(error)
+            return None
+        ids = self._tokens(text)
+        if len(ids) > self._longest:
+            dialogue.dropped = "longer than the target's context"
+            return None
+        self._dialogues[dialogue.key] = dialogue
+        return Request(dialogue.key, tuple(ids), part=len(dialogue.messages))
+
+    def take(self, reply: Reply) -> Dialogue:
+        """Add an answer to its dialogue; what is of no use ends it, and is left out."""
+        dialogue = self._dialogues.pop(str(reply.request.key))
+        messages = [*dialogue.messages, *dialogue.questions.popleft()]
+        text: str = self._target.tokenizer.decode(reply.ids, skip_special_tokens=False)
+        fault = self._fault(messages, reply, text)
+        if fault and not dialogue.messages:
+            dialogue.dropped = fault
+        if fault:
+            dialogue.questions.clear()
+            return dialogue
+        dialogue.messages = [*messages, {"role": "assistant", "content": text}]
+        if not reply.ended:
+            # The target did not end its turn here: what follows would not be what it reads.
+            dialogue.finish_reason = "length"
+            dialogue.questions.clear()
+        return dialogue
+
+    def _fault(self, messages: list[dict[str, str]], reply: Reply, text: str) -> str:
+        """Return why an answer is no use for training; empty when it is of use."""
+        if not text.strip():
+            return "empty"
+        if is_looping(reply.ids, text):
+            return "looping"
+        asked = self._render(messages, opens_answer=True)
+        if self._tokens(asked + text) != [*reply.request.prompt_ids, *reply.ids]:
+            # Training would see tokens that the target did not choose.
+            return "tokens change when read back"
+        answer = {"role": "assistant", "content": text}
+        if not self._render([*messages, answer]).startswith(asked + text):
+            return "the template changes the answer"
+        return ""
+
+    def _render(self, messages: list[dict[str, str]], *, opens_answer: bool = False) -> str:
+        return render(
+            messages,
+            self._target.tokenizer,
+            opens_answer=opens_answer,
+            thinking=self._thinking,
+        )
+
+    def _tokens(self, text: str) -> list[int]:
+        ids: list[int] = self._target.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
