@@ -127,6 +127,11 @@ class Decoder:
         """Whether all answers have ended."""
         return all(text.is_done for text in self._texts)
 
+    @property
+    def num_done(self) -> int:
+        """How many answers have ended."""
+        return sum(text.is_done for text in self._texts)
+
     @torch.no_grad()
     def step(self) -> list[list[int]]:
         """Propose and verify once; return the new tokens of each text."""

@@ -35,8 +35,8 @@ def train(
     not pass, prints the report and runs nothing. Otherwise runs `python -m train` in it. Ctrl-C
     saves a checkpoint and stops; a second one stops at once.
 
-    Sub-commands: warm, self-prompts, regenerate, prompts. What stands behind the name is theirs:
-    `envdoctor train regenerate --help` explains one, and options of this command stand before the
+    Sub-commands: warm, evaluate, self-prompts, regenerate, prompts. What stands behind the name is
+    theirs: `envdoctor train evaluate --help` explains one; options of this command stand before the
     name.
 
     Exit codes: those of the trainer; 1 the environment does not pass, 2 the run file or an argument

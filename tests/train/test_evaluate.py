@@ -7,21 +7,19 @@ import pytest
 import torch
 
 from tests.train.tiny_run import MASK, conversation, make_model, make_tokenizer
+from train.acceptance import (
+    Acceptance,
+    is_lossless,
+    standard_errors_above,
+    tokens_per_second,
+)
 from train.config import DataConfig, DraftConfig, EvalConfig, TargetConfig, TrainConfig
 from train.conversations import parse_row
 from train.data import Encoding, build_dataset
 from train.decode import Decoding, Round
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
-from train.evaluate import (
-    Acceptance,
-    Evaluation,
-    compare,
-    computing_in,
-    is_lossless,
-    standard_errors_above,
-    tokens_per_second,
-)
+from train.evaluate import Evaluation, compare, computing_in
 from train.progress import Progress
 from train.target import Target
 
@@ -51,6 +49,7 @@ def test_acceptance_pooled_and_per_prompt() -> None:
 def test_per_position_counts_prefixes() -> None:
     found = Acceptance.of([decoding([0, 1, 2, 3])], block_size=4)
     assert found.per_position == pytest.approx([0.75, 0.5, 0.25])
+    assert found.histogram == [1, 1, 1, 1]
     assert math.isnan(found.standard_error)
 
 

@@ -7,6 +7,7 @@ once. What happens without a sub-command is `train.commands.train`.
 
 COMMANDS = {
     "warm": "compile what a run needs, and stop before its first step",
+    "evaluate": "measure finished drafters: acceptance, losslessness, speed-up",
     "self-prompts": "let the target write prompts itself, as many as wanted",
     "regenerate": "let the target write the answers of a prompts file",
     "prompts": "build the prompts of the embedded default from data that packages ship",

@@ -1,0 +1,196 @@
+"""Finished drafters measured by decoding: acceptance, losslessness and speed.
+
+All prompts are decoded side by side, which does not change what is accepted. Speed is measured one
+text at a time, on the first prompts, as somebody who waits for an answer meets it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from train.acceptance import Acceptance, tokens_per_second
+from train.decode import Decoder, Limits
+from train.divergence import first_divergence
+from train.drafting import Alone
+from train.looping import is_looping
+from train.sampling import Sampler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from train.decode import Decoding
+    from train.drafting import Strategy
+    from train.progress import Progress
+    from train.target import Target
+    from train.trained import Prompt
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How to measure.
+
+    Attributes:
+        max_new_tokens: Tokens per answer at most.
+        batch: Prompts that are decoded side by side.
+        num_timed: Prompts that are decoded alone for the speed; 0 measures none.
+        temperature: 0 is greedy.
+        seed: Of the sampling; without meaning when greedy.
+    """
+
+    max_new_tokens: int
+    batch: int
+    num_timed: int
+    temperature: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Answers to all prompts, in their order.
+
+    Attributes:
+        answers: Decoded side by side.
+        timed: The first prompts again, each alone.
+    """
+
+    answers: list[Decoding]
+    timed: list[Decoding]
+
+
+class Meter:
+    """Decodes the same prompts with one strategy after the other.
+
+    Args:
+        target: The target, in the dtype to compute in.
+        prompts: At least one.
+        terms: How to measure.
+        progress: Told how far it is.
+    """
+
+    def __init__(
+        self, target: Target, prompts: Sequence[Prompt], *, terms: Terms, progress: Progress
+    ) -> None:
+        self.target = target
+        self.prompts = prompts
+        self.terms = terms
+        self._progress = progress
+        self._limits = Limits(terms.max_new_tokens, {target.eos_id})
+
+    def measure(self, strategy: Strategy, *, name: str) -> Measured:
+        """Decode everything."""
+        ids = [prompt.ids for prompt in self.prompts]
+        batch = self.terms.batch
+        answers: list[Decoding] = []
+        for first in range(0, len(ids), batch):
+            answers += self._decode(ids[first : first + batch], strategy, name=name, done=first)
+        # The first decoding of a kind loads kernels and grows memory: not timed.
+        timed = ids[: self.terms.num_timed]
+        if timed:
+            self._decode(timed[:1], strategy, name=f"{name}, warming up", done=0)
+        alone = [
+            self._decode([one], strategy, name=f"{name}, one at a time", done=index)[0]
+            for index, one in enumerate(timed)
+        ]
+        return Measured(answers, alone)
+
+    def divergences(self, measured: Measured, plain: Measured) -> list[dict[str, Any]]:
+        """Return where greedy answers are not the target's own, with the logits' gap there."""
+        found = []
+        pairs = zip(self.prompts, measured.answers, plain.answers, strict=True)
+        for prompt, one, own in pairs:
+            where = first_divergence(self.target, prompt.ids, plain=own.tokens, other=one.tokens)
+            if where is not None:
+                found.append({"id": prompt.id, **asdict(where)})
+        return found
+
+    def is_looping(self, answer: Decoding) -> bool:
+        """Return whether an answer repeats itself."""
+        tokens = [token for token in answer.tokens if token != self.target.eos_id]
+        return is_looping(tokens, self.target.tokenizer.decode(tokens))
+
+    @torch.no_grad()
+    def _decode(
+        self, ids: list[list[int]], strategy: Strategy, *, name: str, done: int
+    ) -> list[Decoding]:
+        device = self.target.device
+        generator = torch.Generator(device).manual_seed(self.terms.seed + done)
+        sampler = Sampler(self.terms.temperature, generator)
+        decoder = Decoder(self.target, ids, strategy=strategy, limits=self._limits, sampler=sampler)
+        total = f"of {len(self.prompts)} prompts"
+        while not decoder.is_done:
+            decoder.step()
+            self._progress.update(f"{name}: {done} {total}, {decoder.num_done} more are done")
+        return decoder.decodings()
+
+
+def report_plain(meter: Meter, plain: Measured) -> dict[str, Any]:
+    """Return what the target alone gives."""
+    limit = meter.terms.max_new_tokens
+    return {
+        "num_prompts": len(plain.answers),
+        "num_tokens": sum(len(one.tokens) for one in plain.answers),
+        "num_looping": sum(map(meter.is_looping, plain.answers)),
+        "num_shorter": sum(len(one.tokens) < limit for one in plain.answers),
+        "tokens_per_second": tokens_per_second(plain.timed),
+    }
+
+
+def report_strategy(
+    meter: Meter, measured: Measured, plain: Measured, *, block_size: int
+) -> dict[str, Any]:
+    """Return what a drafter gives in one way of proposing.
+
+    Acceptance is given over all prompts, and over looping answers and the others apart: text that
+    repeats itself is easy to draft, and nobody wants it.
+    """
+    looping = [meter.is_looping(one) for one in measured.answers]
+    groups = {
+        "all": measured.answers,
+        "not_looping": [a for a, loops in zip(measured.answers, looping, strict=True) if not loops],
+        "looping": [a for a, loops in zip(measured.answers, looping, strict=True) if loops],
+    }
+    acceptance = {
+        name: asdict(Acceptance.of(group, block_size=block_size)) for name, group in groups.items()
+    }
+    speed, plain_speed = tokens_per_second(measured.timed), tokens_per_second(plain.timed)
+    return {
+        "acceptance": acceptance,
+        "acceptance_rate": (acceptance["all"]["pooled"] - 1) / (block_size - 1),
+        "lossless": _losslessness(meter, measured, plain),
+        "tokens_per_second": speed,
+        "speed_up": speed / plain_speed,
+        "acceptance_length_by_prompt": [one.acceptance_length for one in measured.answers],
+    }
+
+
+def _losslessness(meter: Meter, measured: Measured, plain: Measured) -> dict[str, Any] | None:
+    """Compare with the target's own answers; None where those are random."""
+    if meter.terms.temperature > 0:
+        return None
+    divergences = meter.divergences(measured, plain)
+    return {
+        "num_equal": len(plain.answers) - len(divergences),
+        "num_prompts": len(plain.answers),
+        "divergences": divergences,
+    }
+
+
+def spread(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how runs that differ in their seed differ in the mean acceptance length."""
+    means = [one["acceptance"]["all"]["mean"] for one in reports]
+    return {
+        "mean": fmean(means),
+        "standard_deviation": stdev(means) if len(means) > 1 else math.nan,
+        "lowest": min(means),
+        "highest": max(means),
+    }
+
+
+def measure_alone(meter: Meter) -> Measured:
+    """Decode with the target alone."""
+    return meter.measure(Alone(), name="target alone")
