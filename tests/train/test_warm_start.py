@@ -14,6 +14,8 @@ from train.warm_start import copy_target_layers
 if TYPE_CHECKING:
     from train.drafter import Drafter
 
+STATES = torch.randn(1, 5, 32, generator=torch.Generator().manual_seed(0))
+
 
 def started(architecture: str, **changes: Any) -> tuple[Drafter, Any]:
     """Return a drafter that started from a target, and the target's last layer."""
@@ -31,15 +33,45 @@ def started(architecture: str, **changes: Any) -> tuple[Drafter, Any]:
 def test_last_layers_are_copied(architecture: str) -> None:
     drafter, decoder = started(architecture)
     for source, destination in zip(decoder.layers[-2:], drafter.layers, strict=True):
-        tensors = dict(source.named_parameters())
-        for name, parameter in destination.named_parameters():
-            if name in tensors:
-                torch.testing.assert_close(parameter, tensors[name])
-            else:
-                assert name.endswith(("q_norm.weight", "k_norm.weight"))
-                assert parameter.eq(1.0).all()
+        ours: Any = destination
+        torch.testing.assert_close(ours.mlp(STATES), source.mlp(STATES))
+        for name in ("o_proj.weight", "post_attention_layernorm.weight"):
+            wanted = dict(source.named_parameters())
+            for own_name, parameter in ours.named_parameters():
+                if own_name.endswith(name):
+                    torch.testing.assert_close(parameter, wanted[own_name])
     torch.testing.assert_close(drafter.norm.weight, decoder.norm.weight)
     assert all(parameter.requires_grad for parameter in drafter.parameters())
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma", "qwen3"])
+@pytest.mark.parametrize("projection", ["q_proj", "k_proj", "v_proj"])
+def test_projections_of_context_are_those_of_the_target(architecture: str, projection: str) -> None:
+    """The drafter norms its context once, without the gain of any layer's input norm."""
+    drafter, decoder = started(architecture)
+    for source, destination in zip(decoder.layers[-2:], drafter.layers, strict=True):
+        theirs = getattr(source.self_attn, projection)(source.input_layernorm(STATES))
+        ours: Any = destination
+        context = drafter.hidden_norm(STATES)
+        torch.testing.assert_close(getattr(ours.self_attn, projection)(context), theirs)
+        draft = ours.input_layernorm(STATES)
+        torch.testing.assert_close(getattr(ours.self_attn, projection)(draft), theirs)
+
+
+def test_keys_keep_their_length_where_the_target_does_not_norm_them() -> None:
+    drafter, _ = started("llama")
+    ours: Any = drafter.layers[-1].self_attn
+    states = drafter.hidden_norm(torch.randn(1, 400, 32))
+    for projection, norm in ((ours.q_proj, ours.q_norm), (ours.k_proj, ours.k_norm)):
+        heads = projection(states).unflatten(-1, (-1, 8))
+        lengths = [x.square().mean().sqrt() for x in (heads, norm(heads))]
+        torch.testing.assert_close(lengths[0], lengths[1], rtol=0.1, atol=0.0)
+
+
+def test_norms_of_queries_and_keys_are_copied_where_the_target_has_them() -> None:
+    drafter, decoder = started("qwen3")
+    ours: Any = drafter.layers[-1].self_attn
+    torch.testing.assert_close(ours.k_norm.weight, decoder.layers[-1].self_attn.k_norm.weight)
 
 
 def test_the_last_tapped_layer_passes_through() -> None:
@@ -50,19 +82,17 @@ def test_the_last_tapped_layer_passes_through() -> None:
 
 def test_norms_that_keep_one_less_are_understood() -> None:
     drafter, decoder = started("gemma")
-    states = torch.randn(1, 3, 32)
-    torch.testing.assert_close(drafter.norm(states), decoder.norm(states))
+    torch.testing.assert_close(drafter.norm(STATES), decoder.norm(STATES))
     ours: Any = drafter.layers[-1]
     torch.testing.assert_close(
-        ours.input_layernorm(states), decoder.layers[-1].input_layernorm(states)
+        ours.post_attention_layernorm(STATES), decoder.layers[-1].post_attention_layernorm(STATES)
     )
 
 
 def test_what_layers_add_keeps_its_scale() -> None:
     drafter, decoder = started("granite")
     ours: Any = drafter.layers[-1]
-    states = torch.randn(1, 3, 32)
-    torch.testing.assert_close(ours.mlp(states), 0.5 * decoder.layers[-1].mlp(states))
+    torch.testing.assert_close(ours.mlp(STATES), 0.5 * decoder.layers[-1].mlp(STATES))
 
 
 @pytest.mark.parametrize(
