@@ -61,7 +61,8 @@ def _json_lines(source: str) -> Iterator[DataRow]:
                 if line.strip():
                     yield _json_row(line, where=f"{source}:{number}")
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{source}: cannot read the data file: {error}"]) from error
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError([f"{source}: cannot read the data file: {reason}"]) from error
 
 
 def _opened(source: str) -> TextIO:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from train.conversations import Conversation, parse_line
+from train.conversations import Conversation, read_rows
 from train.settings import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 
@@ -39,27 +36,20 @@ def read_questions(path: Path, *, limit: int | None = None) -> list[Question]:
         ConfigError: A line is no conversation or has no user turn, or the file has none; names
             file and line.
     """
-    try:
-        with path.open(encoding="utf-8") as lines:
-            found = list(itertools.islice(_read(lines, path), limit))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError([f"{path}: cannot read the prompts: {reason}"]) from error
-    if not found:
-        raise ConfigError([f"{path}: no prompts in the file"])
-    return found
+    rows = read_rows(path, max_rows=limit)
+    problems = [
+        f"{path}: row {number}: no user turn to answer"
+        for number, row in enumerate(rows, start=1)
+        if "user" not in [turn["role"] for turn in row.conversation.messages]
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return [
+        Question(str(row.raw.get("id", number)), row.conversation)
+        for number, row in enumerate(rows, start=1)
+    ]
 
 
 def question_of(text: str) -> Question:
     """Return a prompt given as text."""
     return Question("prompt", Conversation(({"role": "user", "content": text},)))
-
-
-def _read(lines: Iterable[str], path: Path) -> Iterator[Question]:
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            where = f"{path}:{number}"
-            conversation = parse_line(line, where=where)
-            if "user" not in [turn["role"] for turn in conversation.messages]:
-                raise ConfigError([f"{where}: no user turn to answer"])
-            yield Question(str(json.loads(line).get("id", number)), conversation)

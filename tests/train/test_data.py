@@ -26,7 +26,7 @@ from train.data import (
     epoch_order,
     prompt_ids,
 )
-from train.near_duplicates import normalised
+from train.near_duplicates import NearDuplicates, normalised
 
 DATA = Path(__file__).parents[2] / "train" / "data"
 
@@ -186,9 +186,18 @@ def test_bundled_held_out_prompts_share_nothing_with_training() -> None:
     assert not set(training) & set(held_out)
 
 
+def test_prompts_to_decode_are_alike_to_none_of_training() -> None:
+    training = NearDuplicates()
+    for conversation in read_conversations(DATA / "smollm2-self-train.jsonl.gz"):
+        training.add(conversation.messages[0]["content"])
+    prompts = questions("smollm2-self-held-out.prompts.jsonl")
+    assert len(set(prompts)) == len(prompts) >= 100
+    assert not [prompt for prompt in prompts if training.holds_alike(prompt)]
+
+
 def test_bundled_data_is_small_and_says_where_it_comes_from() -> None:
-    files = sorted(DATA.glob("*.jsonl"))
-    assert sum(path.stat().st_size for path in files) < 3_000_000
+    assert sum(path.stat().st_size for path in DATA.iterdir()) < 3_000_000
+    files = sorted(path for path in DATA.glob("*.jsonl") if "self" not in path.name)
     sources = {
         json.loads(line)["source"] for path in files for line in path.read_text().splitlines()
     }
