@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 import torch
@@ -13,11 +14,13 @@ from tests.train.conftest import keys
 from train.anchors import Anchors, sample_anchors
 from train.attention import DenseMask, FusedMask, MaskedAttention
 from train.compile_watch import compilations
+from train.course import Pair
 from train.drafter import Drafter
 from train.drafter_config import DrafterConfig
 from train.objective import Objective, Rows, draft_loss
+from train.selftest_drafting import check_drafting
 from train.sizes import dense_attention_bytes
-from train.slot_weights import DecayedWeights
+from train.slot_weights import DecayedWeights, PathWeights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
     from train.frozen_target import TargetStates, View
     from train.loss import LossSums
+    from train.slot_weights import SlotWeights
+    from train.target import Target
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -150,6 +155,9 @@ class Run(NamedTuple):
             target_hidden_BSF=torch.randn(
                 (1, num_tokens, config.target_hidden_size), device="cuda", dtype=torch.bfloat16
             ),
+            target_final_BSD=torch.randn(
+                (1, num_tokens, config.hidden_size), device="cuda", dtype=torch.bfloat16
+            ),
         )
 
     def step(self, rows: Rows) -> LossSums:
@@ -189,12 +197,24 @@ def test_no_recompilation_over_mixed_lengths(small_run: Run) -> None:
     assert compilations() == warm
 
 
-def test_a_step_never_waits_for_the_device(small_run: Run) -> None:
-    rows = small_run.rows(256)
-    small_run.step(rows)
+@pytest.mark.parametrize("temperature", [None, 1.0, 2.0])
+@pytest.mark.parametrize("weights", [DecayedWeights(4.0), PathWeights()], ids=["decay", "dpace"])
+def test_a_step_never_waits_for_the_device(
+    small_run: Run, weights: SlotWeights, temperature: float | None
+) -> None:
+    objective = dataclasses.replace(
+        small_run.objective, weights=weights, temperature=temperature, chunk_blocks=24
+    )
+    run, rows = small_run._replace(objective=objective), small_run.rows(256)
+    run.step(rows)
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        small_run.step(rows)
+        run.step(rows)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_the_self_test_passes_on_the_fused_path(small_run: Run) -> None:
+    pair = Pair(cast("Target", small_run.target), small_run.drafter)
+    check_drafting(pair, rows=small_run.rows(256), objective=small_run.objective)
