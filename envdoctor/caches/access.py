@@ -11,30 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from envdoctor.caches.entries import CachedFile
+    from envdoctor.facts import PathStep
 
 _SHOWN = 3
-
-
-@keyword_value
-class Step:
-    """One folder or link on the way from the root of the file system to a cache.
-
-    Args:
-        path: Where it is.
-        uid: Its owner.
-        mode: Type and permissions.
-        target: Of a link, where it points; empty for a folder.
-    """
-
-    path: str
-    uid: int
-    mode: int
-    target: str = ""
-
-    @property
-    def is_open(self) -> bool:
-        """True if anybody may put something in place of what lies in this folder."""
-        return not self.target and bool(self.mode & stat.S_IWOTH) and not self.mode & stat.S_ISVTX
+_NOBODY = 65534
+"""The owner that a container without root shows for whatever belongs to the host's root."""
 
 
 @keyword_value
@@ -44,15 +25,17 @@ class WeakSpot:
     Args:
         path: The folder, link or file at fault.
         message: What is wrong with it, in a sentence that begins with the path.
+        is_open: True if everybody can write there; False if it belongs to somebody else.
         remedy: A shell command that cures it; empty if a folder of one's own does.
     """
 
     path: str
     message: str
+    is_open: bool = True
     remedy: str = ""
 
 
-def weak_steps(steps: Iterable[Step], *, uid: int) -> Iterator[WeakSpot]:
+def weak_steps(steps: Iterable[PathStep], *, uid: int) -> Iterator[WeakSpot]:
     """Yield what is wrong on the way to a cache.
 
     Args:
@@ -60,13 +43,14 @@ def weak_steps(steps: Iterable[Step], *, uid: int) -> Iterator[WeakSpot]:
         uid: Who uses the cache.
     """
     for step in steps:
-        if step.uid not in (uid, 0):
+        if step.uid not in (uid, 0, _NOBODY):
             what = "is a link that belongs" if step.target else "belongs"
             yield WeakSpot(
                 path=step.path,
                 message=f"{step.path} {what} to uid {step.uid}: they can put code of theirs there",
+                is_open=False,
             )
-        elif step.is_open:
+        elif _is_open(step.mode) and not step.target:
             yield WeakSpot(
                 path=step.path,
                 message=f"{step.path} can be written by everybody "
@@ -79,11 +63,7 @@ def weak_members(
     root: str, folders: Iterable[CachedFile], files: Iterable[CachedFile]
 ) -> Iterator[WeakSpot]:
     """Yield what is wrong with the permissions below a cache's folder."""
-    found = [
-        item
-        for item in folders
-        if item.mode & stat.S_IWOTH and not item.mode & stat.S_ISVTX and not stat.S_ISLNK(item.mode)
-    ]
+    found = [item for item in folders if _is_open(item.mode) and not stat.S_ISLNK(item.mode)]
     found += [item for item in files if item.mode & stat.S_IWOTH and stat.S_ISREG(item.mode)]
     if found:
         names = ", ".join(item.path for item in found[:_SHOWN])
@@ -93,6 +73,11 @@ def weak_members(
             message=f"{root} holds what everybody can write: {names}{more}",
             remedy=f"chmod -R o-w {_quoted(root)}",
         )
+
+
+def _is_open(mode: int) -> bool:
+    """Tell whether anybody may put something in place of what lies in a folder."""
+    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 
 
 def _quoted(path: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from envdoctor.value import value
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -51,8 +49,7 @@ class CachedFile(NamedTuple):
     uid: int
 
 
-@value
-class Entry:
+class Entry(NamedTuple):
     """Files that belong together: removing one of them makes the others useless.
 
     Args:
@@ -75,19 +72,22 @@ class Entry:
 
 def group(kind: RootKind, files: Iterable[CachedFile]) -> list[Entry]:
     """Sort the files of a cache into entries, by path."""
-    name_of = _NAMERS[kind]
     found: dict[tuple[str, EntryKind], list[CachedFile]] = {}
     for file in files:
-        found.setdefault(_temporary(file.path) or name_of(file.path), []).append(file)
+        found.setdefault(name_of(kind, file.path), []).append(file)
     return [
         Entry(path, what, tuple(sorted(members)), _pid(path) if what == "temporary" else 0)
         for (path, what), members in sorted(found.items())
     ]
 
 
+def name_of(kind: RootKind, path: str) -> tuple[str, EntryKind]:
+    """Return the entry that a file belongs to, by its path below the root, and what that is."""
+    found = _temporary(path) if "tmp" in path else None
+    return found or _NAMERS[kind](path)
+
+
 def _temporary(path: str) -> tuple[str, EntryKind] | None:
-    if "tmp" not in path:
-        return None
     match = _TEMPORARY.fullmatch(path)
     return (match["entry"], "temporary") if match else None
 
@@ -105,9 +105,9 @@ def _inductor(path: str) -> tuple[str, EntryKind]:
     """
     if path.startswith("locks/"):
         return path, "lock"
-    if match := _CODE.fullmatch(path):
+    if path[2:3] == "/" and (match := _CODE.fullmatch(path)):
         is_tuned = path.endswith(".best_config")
-        return (path, "autotune") if is_tuned else (match["entry"], "code")
+        return (path, "autotune") if is_tuned else (match[1], "code")
     if _GRAPH.fullmatch(path):
         return path, "graph"
     if match := _TRITON.fullmatch(path):

@@ -8,7 +8,7 @@ from envdoctor.caches.fingerprint import differences
 from envdoctor.value import keyword_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from envdoctor.caches.entries import Entry
     from envdoctor.caches.fingerprint import Fingerprint
@@ -67,7 +67,7 @@ class Judgement(NamedTuple):
 
 
 def judge(
-    entry: Entry, reading: Reading, around: Surroundings, vouched: tuple[Vouched, ...]
+    entry: Entry, reading: Reading, around: Surroundings, vouched: Sequence[Vouched]
 ) -> Judgement:
     """Class an entry; what is wrong comes before what is missing, and `valid` comes last.
 
@@ -81,7 +81,10 @@ def judge(
         return Judgement(entry, *_leftover(entry, around))
     if fault := reading.fault:
         return Judgement(entry, "corrupt", f"{reading.fault_path}: {fault}")
-    own = next((one for one in vouched if one.fingerprint == around.fingerprint), None)
+    own = None
+    for one in vouched:
+        if one.fingerprint is around.fingerprint or one.fingerprint == around.fingerprint:
+            own = one
     if own and (fault := _change(entry, reading, own)):
         return Judgement(entry, "corrupt", fault)
     if reason := _foreign(entry, reading, around):
@@ -92,7 +95,7 @@ def judge(
 
 
 def _unvouched(
-    entry: Entry, reading: Reading, around: Surroundings, vouched: tuple[Vouched, ...]
+    entry: Entry, reading: Reading, around: Surroundings, vouched: Sequence[Vouched]
 ) -> tuple[EntryClass, str]:
     if reading.moved_from:
         return "stale", f"its group names files in {reading.moved_from}: the cache was moved here"
@@ -122,6 +125,12 @@ def _leftover(entry: Entry, around: Surroundings) -> tuple[EntryClass, str]:
 
 def _change(entry: Entry, reading: Reading, own: Vouched) -> str:
     """Return how an entry is not as it was stamped; empty if nothing is known against it."""
+    if (
+        not reading.digests
+        and _is_as_stamped(entry, reading, own)
+        and (len(entry.files) == len(own.files))
+    ):
+        return ""
     present = {file.path: file for file in entry.files}
     for path, stamped in own.files.items():
         file = present.get(path)
@@ -136,23 +145,24 @@ def _change(entry: Entry, reading: Reading, own: Vouched) -> str:
 
 def _is_as_stamped(entry: Entry, reading: Reading, one: Vouched) -> bool:
     """Tell whether every file is what a stamp says: by hash if it was read, else by its stat."""
+    digests = reading.digests
     for file in entry.files:
         stamped = one.files.get(file.path)
         if stamped is None:
             return False
-        if digest := (reading.digests or {}).get(file.path, ""):
-            if digest != stamped.digest:
+        if digests and file.path in digests:
+            if digests[file.path] != stamped.digest:
                 return False
-        elif (file.size, file.mtime_ns) != (stamped.size, stamped.mtime_ns):
+        elif file.mtime_ns != stamped.mtime_ns or file.size != stamped.size:
             return False
     return bool(entry.files)
 
 
 def _foreign(entry: Entry, reading: Reading, around: Surroundings) -> str:
     """Return for whom an entry is, if not for this environment and user; empty otherwise."""
-    others = sorted({file.uid for file in entry.files} - {around.uid, 0})
-    if others:
-        return f"it belongs to uid {others[0]}, not to uid {around.uid}"
+    for file in entry.files:
+        if file.uid not in (around.uid, 0):
+            return f"it belongs to uid {file.uid}, not to uid {around.uid}"
     return next((why for said in reading.sayings for why in _elsewhere(said, around)), "")
 
 

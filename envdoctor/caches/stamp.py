@@ -66,6 +66,11 @@ def folder(home: Path) -> Path:
     return home / _FOLDER
 
 
+def is_stamped(home: Path, path: str) -> bool:
+    """Tell whether anything vouches for a cache, without reading it."""
+    return any(_place(home, os.path.realpath(path)).glob("*.json"))
+
+
 def load_all(home: Path, root: str) -> list[Stamp]:
     """Return the stamps of a cache; one that cannot be read counts as none."""
     found = []

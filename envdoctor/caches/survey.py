@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from envdoctor import filesystem
 from envdoctor.caches import stamp as stamps
-from envdoctor.caches.access import Step, WeakSpot, weak_members, weak_steps
-from envdoctor.caches.entries import CachedFile, Entry, group
+from envdoctor.caches.access import WeakSpot, weak_members, weak_steps
+from envdoctor.caches.entries import Entry, group, name_of
 from envdoctor.caches.judge import Judgement, Surroundings, Vouched, judge
 from envdoctor.probes.cache_access import steps_to
 from envdoctor.probes.cache_files import (
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from envdoctor.caches.stamp import Stamp, StampedFile
+    from envdoctor.facts import PathStep
     from envdoctor.probes.cache_places import CachePlace
 
     _Files = Mapping[str, Mapping[str, StampedFile]]
 
 _PICKLE_BYTES = 64 * 1024**2
 """Bytes of unstamped pickles that are searched without `deep`; what is beyond stays unknown."""
+
+
+_UNREAD = Reading()
 
 
 @keyword_value
@@ -59,7 +63,7 @@ class Survey:
     place: CachePlace
     root: str
     exists: bool
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PathStep, ...] = ()
     filesystem: str = ""
     free_bytes: int = 0
     judgements: tuple[Judgement, ...] = ()
@@ -163,14 +167,19 @@ class _Reader:
             stamps=tuple(self._stamps),
             readings={},
         )
-        vouched = [(one, self._by_entry(one)) for one in self._stamps]
+        entries = group(self._place.kind, listing.files) if listing else []
+        vouched = [(one, self._by_entry(one, entries)) for one in self._stamps]
         if listing is None:
             return replace(outside, missing=self._missing(vouched, set()))
-        locks, entries = self._locks(group(self._place.kind, listing.files))
+        locks, entries = self._locks(entries)
+        said_of: dict[str, list[Vouched]] = {}
+        for one, by_entry in vouched:
+            for path, files in by_entry.items():
+                said_of.setdefault(path, []).append(Vouched(one.fingerprint, files))
         readings: dict[str, Reading] = {}
         judgements = []
         for entry in entries:
-            said = _said_of(entry, vouched)
+            said = said_of.get(entry.path, ())
             readings[entry.path] = reading = self._read(entry, said)
             judgements.append(judge(entry, reading, self._around, said))
             meter.add(entry.size)
@@ -186,13 +195,14 @@ class _Reader:
             unread=listing.unread,
         )
 
-    def _by_entry(self, stamp: Stamp) -> _Files:
-        listed = [CachedFile(file.path, file.size, file.mtime_ns, 0, 0) for file in stamp.files]
-        by_path = {file.path: file for file in stamp.files}
-        return {
-            entry.path: {file.path: by_path[file.path] for file in entry.files}
-            for entry in group(self._place.kind, listed)
-        }
+    def _by_entry(self, stamp: Stamp, entries: Sequence[Entry]) -> _Files:
+        """Return what a stamp says, by entry and path."""
+        known = {file.path: entry.path for entry in entries for file in entry.files}
+        found: dict[str, dict[str, StampedFile]] = {}
+        for file in stamp.files:
+            name = known.get(file.path) or name_of(self._place.kind, file.path)[0]
+            found.setdefault(name, {})[file.path] = file
+        return found
 
     def _locks(self, entries: list[Entry]) -> tuple[tuple[int, int], list[Entry]]:
         """Count locks; leave out those in use, and the empty ones that torch never removes."""
@@ -208,11 +218,11 @@ class _Reader:
         kept = [entry for entry in entries if entry.path not in usual | held]
         return (len(locks), len(held)), kept
 
-    def _read(self, entry: Entry, said: tuple[Vouched, ...]) -> Reading:
+    def _read(self, entry: Entry, said: Sequence[Vouched]) -> Reading:
         if entry.kind in ("temporary", "lock"):
-            return Reading()
-        if not self._every and any(_has_stat(entry, one) for one in said):
-            return Reading()
+            return _UNREAD
+        if said and not self._every and any(_has_stat(entry, one) for one in said):
+            return _UNREAD
         search = self._deep or entry.kind != "graph" or self._left > 0
         if entry.kind == "graph" and not self._deep:
             self._left -= entry.size
@@ -255,17 +265,13 @@ class _Reader:
 
 def _has_stat(entry: Entry, one: Vouched) -> bool:
     """Tell whether an entry's files have size and time of a stamp, so that none need be opened."""
-    return len(entry.files) == len(one.files) and all(
-        (stamped := one.files.get(file.path)) is not None
-        and (stamped.size, stamped.mtime_ns) == (file.size, file.mtime_ns)
-        for file in entry.files
-    )
-
-
-def _said_of(entry: Entry, vouched: Sequence[tuple[Stamp, _Files]]) -> tuple[Vouched, ...]:
-    return tuple(
-        Vouched(one.fingerprint, files[entry.path]) for one, files in vouched if entry.path in files
-    )
+    if len(entry.files) != len(one.files):
+        return False
+    for file in entry.files:
+        stamped = one.files.get(file.path)
+        if stamped is None or stamped.mtime_ns != file.mtime_ns or stamped.size != file.size:
+            return False
+    return True
 
 
 def _free(root: str) -> int:

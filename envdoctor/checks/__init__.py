@@ -13,6 +13,7 @@ from envdoctor.checks.caches import (
     stray_cache_left,
 )
 from envdoctor.checks.companions import companion_for_another_torch, flashinfer_versions_differ
+from envdoctor.checks.compile_caches import compile_cache_not_valid
 from envdoctor.checks.container import container_memory_too_small, locked_memory_limit
 from envdoctor.checks.cuda_runtime import two_cuda_runtimes
 from envdoctor.checks.cuda_start import cuda_does_not_start
@@ -167,6 +168,7 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     cache_folder_open_to_all,
     stale_compile_cache,
     damaged_cache_entry,
+    compile_cache_not_valid,
     stray_cache_left,
     fx_tracing_race,
     network_interface_not_found,

@@ -5,18 +5,20 @@ from __future__ import annotations
 import shlex
 from itertools import groupby
 
+from envdoctor.caches.access import WeakSpot, weak_steps
 from envdoctor.check import check, problems
 from envdoctor.facts import (
     CacheFolder,
     CachesFact,
     DistributionsFact,
     PathOwner,
+    PathStep,
     UserFact,
 )
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
 
 _VARIABLES = {"triton": "TRITON_CACHE_DIR", "inductor": "TORCHINDUCTOR_CACHE_DIR"}
-_OWNER_WRITES, _OTHERS_WRITE, _STICKY = 0o200, 0o002, 0o1000
+_OWNER_WRITES, _OTHERS_WRITE = 0o200, 0o002
 
 
 @check(requires=["user-without-name"])
@@ -118,43 +120,62 @@ def _own_folder(user: UserFact) -> str:
 
 
 @check()
-def cache_folder_open_to_all(caches: CachesFact) -> Verdict:
-    """Everybody on this machine may write into a compile cache.
+def cache_folder_open_to_all(caches: CachesFact, user: UserFact | None) -> Verdict:
+    """Everybody on this machine may write into a compile cache, or put another in its place.
 
     ## What it checks
-    The cache folders' permission bits: writable for others without the sticky bit.
+    The permission bits of the cache folders and of every folder on the way to them, through links:
+    writable for others without the sticky bit. And whether a folder or link on the way belongs to
+    somebody else than this user and root.
 
     ## Why it matters
     Entries are shared objects and pickles that run as you: anybody can replace them.
 
     ## Remedy
-    Take the permission away, or use a folder of your own.
+    Take the permission away, or use a folder of your own. `envdoctor cache verify` also looks at
+    the folders and files inside.
 
     ## Source
     torch/_inductor/codecache.py, which loads what it finds, read 2026-11-29.
     """
-    found = [
-        Problem(
-            culprit=folder.path,
-            severity=Severity.WARNING,
-            message=f"compile cache {folder.path} can be written by everybody "
-            f"(mode {owner.mode:04o})",
-            evidence=(Evidence(subject=folder.path, expected="0700", found=f"{owner.mode:04o}"),),
-            remedy=Remedy(
-                kind="set-env",
-                text="Take that permission away, or use a folder of your own.",
-                commands=(f"chmod o-w {shlex.quote(folder.path)}",),
-            ),
-        )
+    spots = {
+        spot.path: _open_spot(folder, spot)
         for folder in caches.folders
-        if folder.exists
-        and folder.kind in _VARIABLES
-        and (owner := folder.owner)
-        and owner.mode is not None
-        and owner.mode & _OTHERS_WRITE
-        and not owner.mode & _STICKY
-    ]
-    return problems(found, Ok("no compile cache is open to everybody"))
+        if folder.exists and folder.kind in _VARIABLES
+        for spot in _spots(folder, user)
+    }
+    return problems([*spots.values()], Ok("no compile cache is open to everybody"))
+
+
+def _spots(folder: CacheFolder, user: UserFact | None) -> list[WeakSpot]:
+    """Return what is wrong on the way to a cache; by owner and mode alone where nobody looked.
+
+    Who owns the folder itself is another check's.
+    """
+    if folder.steps and user:
+        last = folder.steps[-1].path
+        spots = weak_steps(folder.steps, uid=user.uid)
+        return [spot for spot in spots if spot.is_open or spot.path != last]
+    owner = folder.owner
+    if owner is None or owner.mode is None:
+        return []
+    step = PathStep(path=folder.path, uid=owner.uid or 0, mode=owner.mode)
+    return [spot for spot in weak_steps([step], uid=step.uid) if spot.is_open]
+
+
+def _open_spot(folder: CacheFolder, spot: WeakSpot) -> Problem:
+    where = "" if spot.path == folder.path else f", on the way to the compile cache {folder.path}"
+    return Problem(
+        culprit=spot.path,
+        severity=Severity.WARNING,
+        message=f"{spot.message}{where or ': it is a compile cache'}",
+        evidence=(Evidence(subject=spot.path, expected="0700", found=spot.message),),
+        remedy=Remedy(
+            kind="set-env",
+            text="Take that permission away, or use a folder of your own.",
+            commands=(spot.remedy,) if spot.remedy else (),
+        ),
+    )
 
 
 @check()

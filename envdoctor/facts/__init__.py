@@ -14,8 +14,12 @@ from envdoctor.facts.caches import (
     CacheEntry,
     CacheFolder,
     CachesFact,
+    CompileCachesFact,
+    EntryClass,
     PathOwner,
     PathOwnersFact,
+    PathStep,
+    VerifiedCache,
 )
 from envdoctor.facts.fact import (
     Fact,
@@ -122,6 +126,7 @@ __all__ = [
     "CachesFact",
     "CompanionBuild",
     "CompanionBuildsFact",
+    "CompileCachesFact",
     "CompilerFact",
     "ComputeProbeFact",
     "CondaFact",
@@ -131,6 +136,7 @@ __all__ = [
     "Distribution",
     "DistributionFiles",
     "DistributionsFact",
+    "EntryClass",
     "Extension",
     "ExtensionsFact",
     "Fact",
@@ -167,6 +173,7 @@ __all__ = [
     "OtherGpusFact",
     "PathOwner",
     "PathOwnersFact",
+    "PathStep",
     "PolicyFact",
     "ProbeRecordsFact",
     "ProbeRun",
@@ -190,5 +197,6 @@ __all__ = [
     "UserFact",
     "VariablesFact",
     "VenvFact",
+    "VerifiedCache",
     "Via",
 ]

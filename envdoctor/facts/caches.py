@@ -39,6 +39,23 @@ class PathOwnersFact(Fact):
 
 
 @keyword_value
+class PathStep:
+    """One folder or link on the way from the root of the file system to a cache.
+
+    Args:
+        path: Where it is.
+        uid: Its owner.
+        mode: Type and permissions.
+        target: Of a link, where it points; empty for a folder.
+    """
+
+    path: str
+    uid: int
+    mode: int
+    target: str = ""
+
+
+@keyword_value
 class CacheEntry:
     """One entry of a cache that was read.
 
@@ -69,6 +86,7 @@ class CacheFolder:
         owner: Of the folder or, if it is not there, of the nearest folder above that is.
         num_entries: Entries in it; 0 if nobody counted.
         entries: Some of them, evenly spread.
+        steps: Folders and links on the way to it, itself last; empty if nobody looked.
     """
 
     kind: CacheKind
@@ -78,6 +96,7 @@ class CacheFolder:
     owner: PathOwner | None = None
     num_entries: int = 0
     entries: tuple[CacheEntry, ...] = ()
+    steps: tuple[PathStep, ...] = ()
 
 
 @keyword_value
@@ -91,3 +110,52 @@ class CachesFact(Fact):
 
     folders: tuple[CacheFolder, ...]
     triton_installed: int | None = None
+
+
+@keyword_value
+class EntryClass:
+    """The entries of a cache that are of one class.
+
+    Args:
+        name: `valid`, `stale`, `foreign`, `corrupt` or `unknown`.
+        num_entries: How many.
+        num_bytes: Of all of them.
+        example: Path of one below the cache's folder.
+        reason: Why that one is of this class; empty for `valid`.
+    """
+
+    name: str
+    num_entries: int
+    num_bytes: int
+    example: str = ""
+    reason: str = ""
+
+
+@keyword_value
+class VerifiedCache:
+    """What a verification of one cache found.
+
+    Args:
+        kind: Whose cache it is.
+        path: Its folder.
+        classes: Those that have entries.
+        num_missing: Entries that were stamped for this environment and are gone.
+    """
+
+    kind: str
+    path: str
+    classes: tuple[EntryClass, ...] = ()
+    num_missing: int = 0
+
+
+@keyword_value
+class CompileCachesFact(Fact):
+    """What `envdoctor cache verify` would say.
+
+    Args:
+        caches: Those with a stamp; when deep, all that are there.
+        is_deep: True if every byte was read.
+    """
+
+    caches: tuple[VerifiedCache, ...] = ()
+    is_deep: bool = False

@@ -12,9 +12,9 @@ from envdoctor.formats.printable import encodable_data
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from envdoctor.caches.access import Step
     from envdoctor.caches.scene import Scene
     from envdoctor.caches.survey import Survey
+    from envdoctor.facts import PathStep
 
 SCHEMA_VERSION = 1
 _EXAMPLES = 3
@@ -70,7 +70,7 @@ def made_for(survey: Survey, one: Judgement, around: Surroundings) -> dict[str, 
     return found
 
 
-def last_step(survey: Survey) -> Step | None:
+def last_step(survey: Survey) -> PathStep | None:
     """Return the cache's folder, or the nearest one above it that is there."""
     folders = [step for step in survey.steps if not step.target]
     return folders[-1] if folders else None

@@ -9,6 +9,7 @@ from envdoctor.facts import (
     AttentionProbeFact,
     CachesFact,
     CompanionBuildsFact,
+    CompileCachesFact,
     CompilerFact,
     ComputeProbeFact,
     CondaFact,
@@ -51,6 +52,7 @@ from envdoctor.facts import (
 )
 from envdoctor.probes.caches import read_caches, read_path_owners
 from envdoctor.probes.companions import read_companion_builds
+from envdoctor.probes.compile_caches import read_compile_caches
 from envdoctor.probes.container import read_container, read_limits
 from envdoctor.probes.distributions import read_distributions
 from envdoctor.probes.extensions import read_extensions
@@ -129,6 +131,7 @@ PROBES: tuple[Probe, ...] = (
     (CondaFact, read_conda),
     (PathOwnersFact, read_path_owners),
     (CachesFact, read_caches),
+    (CompileCachesFact, read_compile_caches),
 )
 """Every probe, in an order in which each finds the facts it builds on."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import stat
 
-from envdoctor.caches.access import Step
+from envdoctor.facts import PathStep
 
 _MAX_LINKS = 40
 """Links on one way; the kernel gives up there as well."""
 
 
-def steps_to(path: str) -> list[Step]:
+def steps_to(path: str) -> list[PathStep]:
     """Return each folder and link from the root of the file system to a path, as far as it exists.
 
     Args:
         path: Absolute.
     """
-    found: list[Step] = []
+    found: list[PathStep] = []
     pending = [part for part in reversed(path.split("/")) if part]
     here, links = "/", 0
     _add(found, here)
@@ -41,12 +41,12 @@ def steps_to(path: str) -> list[Step]:
     return list(dict.fromkeys(found))
 
 
-def _add(found: list[Step], path: str) -> Step | None:
+def _add(found: list[PathStep], path: str) -> PathStep | None:
     try:
         state = os.lstat(path)
         target = os.readlink(path) if stat.S_ISLNK(state.st_mode) else ""  # noqa: PTH115
     except OSError:
         return None
-    step = Step(path=path, uid=state.st_uid, mode=state.st_mode, target=target)
+    step = PathStep(path=path, uid=state.st_uid, mode=state.st_mode, target=target)
     found.append(step)
     return step

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 from envdoctor.facts import (
@@ -15,10 +14,17 @@ from envdoctor.facts import (
     HostFact,
     PathOwner,
     PathOwnersFact,
+    PathStep,
     Unavailable,
-    UserFact,
 )
+from envdoctor.probes.cache_access import steps_to
 from envdoctor.probes.cache_entries import read_inductor_entries, read_triton_entries
+from envdoctor.probes.cache_places import (
+    CachePlace,
+    home_folder,
+    inductor_place,
+    triton_place,
+)
 from envdoctor.probes.files import is_folder, list_folder
 
 if TYPE_CHECKING:
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from envdoctor.facts.caches import CacheKind
     from envdoctor.probes.subject import Subject
 
+_NAMING = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME")
 _STRAY_CACHES: tuple[tuple[CacheKind, str, str], ...] = (
     ("flashinfer", "FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"),
     ("vllm", "VLLM_CACHE_ROOT", ".cache/vllm"),
@@ -53,27 +60,10 @@ def read_caches(subject: Subject, facts: FactSet) -> CachesFact:
     )
 
 
-def _home(subject: Subject, facts: FactSet) -> str | None:
-    """Return the home folder without a slash at its end; None if nothing names one."""
-    user = facts.get(UserFact)
-    known = None if isinstance(user, Unavailable) else user.home
-    home = subject.variables.get("HOME") or known
-    return home.rstrip("/") if home else None
-
-
 def _triton(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
-    """Yield Triton's cache.
-
-    Source: triton/knobs.py 3.6.0, read 2026-11-29: TRITON_CACHE_DIR, else `.triton/cache` below
-    TRITON_HOME.
-    """
-    variables = subject.variables
-    if path := variables.get("TRITON_CACHE_DIR"):
-        yield _triton_folder(subject, facts, path, "TRITON_CACHE_DIR")
-    elif home := variables.get("TRITON_HOME"):
-        yield _triton_folder(subject, facts, f"{home}/.triton/cache", "TRITON_HOME")
-    elif (home := _home(subject, facts)) is not None:
-        yield _triton_folder(subject, facts, f"{home}/.triton/cache", "")
+    """Yield Triton's own cache."""
+    if place := triton_place(subject, facts):
+        yield _triton_folder(subject, facts, place.path, _variable(place))
 
 
 def _triton_folder(subject: Subject, facts: FactSet, path: str, variable: str) -> CacheFolder:
@@ -87,22 +77,16 @@ def _triton_folder(subject: Subject, facts: FactSet, path: str, variable: str) -
         owner=_owner(subject, facts, path),
         num_entries=num_entries,
         entries=tuple(entries),
+        steps=_steps(subject, path),
     )
 
 
 def _inductor(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
-    """Yield Inductor's cache, which holds Triton's where TRITON_CACHE_DIR is unset.
-
-    Source: torch/_inductor/runtime/cache_dir_utils.py 2.13.0, read 2026-11-29.
-    """
-    variables = subject.variables
-    path = variables.get("TORCHINDUCTOR_CACHE_DIR", "")
-    variable = "TORCHINDUCTOR_CACHE_DIR" if path else ""
-    if not path and (name := _user_name(subject, facts)):
-        safe = re.sub(r'[\\/:*?"<>|]', "_", name)
-        path = f"{variables.get('TMPDIR') or '/tmp'}/torchinductor_{safe}"
-    if not path:
+    """Yield Inductor's cache, which holds Triton's where TRITON_CACHE_DIR is unset."""
+    found = inductor_place(subject, facts)
+    if found is None:
         return
+    path, variable = found.path, _variable(found)
     place = subject.locate(path)
     entries: list[CacheEntry] = read_inductor_entries(place, facts.need(HostFact).machine)
     yield CacheFolder(
@@ -112,27 +96,29 @@ def _inductor(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
         exists=is_folder(place),
         owner=_owner(subject, facts, path),
         entries=tuple(entries),
+        steps=_steps(subject, path),
     )
-    if "TRITON_CACHE_DIR" not in variables:
+    if "TRITON_CACHE_DIR" not in subject.variables:
         for device in list_folder(place / "triton"):
             yield _triton_folder(subject, facts, f"{path}/triton/{device}", variable)
 
 
-def _user_name(subject: Subject, facts: FactSet) -> str:
-    """Return the user's name as `getpass.getuser` finds it; empty if nothing tells it."""
-    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-        if name := subject.variables.get(variable):
-            return name
-    user = facts.get(UserFact)
-    if isinstance(user, Unavailable):
-        return ""
-    return user.name or f"uid_{user.uid}"
+def _variable(place: CachePlace) -> str:
+    """Return the variable that names a cache; empty where only its parent is named, or nothing."""
+    return place.decided_by if place.decided_by in _NAMING else ""
+
+
+def _steps(subject: Subject, path: str) -> tuple[PathStep, ...]:
+    """Return the way to a cache; a mounted root's owners say nothing of who could write."""
+    return tuple(steps_to(path)) if subject.is_this_machine else ()
 
 
 def _strays(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
-    home = _home(subject, facts)
+    home = home_folder(subject, facts)
     for kind, variable, default in _STRAY_CACHES:
         named = subject.variables.get(variable, "") if variable else ""
+        if named and kind == "flashinfer":
+            named = f"{named}/{default}"  # its variable stands in for the home folder
         path = named or ("" if home is None else f"{home}/{default}")
         if path and is_folder(subject.locate(path)):
             yield CacheFolder(kind=kind, path=path, variable=variable if named else "")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from envdoctor.caches.access import Step, weak_steps
+from envdoctor.caches.access import weak_steps
+from envdoctor.facts import PathStep
 from envdoctor.probes.cache_access import steps_to
 from tests.caches.samples import warmed
 
@@ -17,8 +18,8 @@ ME, OTHER = 1000, 2000
 FOLDER, LINK = stat.S_IFDIR, stat.S_IFLNK
 
 
-def step(path: str, uid: int, mode: int, target: str = "") -> Step:
-    return Step(path=path, uid=uid, mode=mode, target=target)
+def step(path: str, uid: int, mode: int, target: str = "") -> PathStep:
+    return PathStep(path=path, uid=uid, mode=mode, target=target)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def step(path: str, uid: int, mode: int, target: str = "") -> Step:
         pytest.param([step("/l", 0, LINK | 0o777, "/c")], [], id="a-link-of-the-system"),
     ],
 )
-def test_weak_steps(steps: list[Step], culprits: list[str]) -> None:
+def test_weak_steps(steps: list[PathStep], culprits: list[str]) -> None:
     assert [spot.path for spot in weak_steps(steps, uid=ME)] == culprits
 
 
