@@ -89,8 +89,9 @@ def drafter_config_for(
 ) -> DrafterConfig:
     """Derive a drafter's shape from its target's text configuration.
 
-    Head counts, MLP width, norm epsilon and rotary base are the target's. Rotary scaling, partial
-    and multimodal rotary are dropped: every serving engine rotates the drafter plainly.
+    Head counts, MLP width, norm epsilon and rotary base are the target's; the MLP of a target that
+    names no width is 4 hidden sizes wide. Rotary scaling, partial and multimodal rotary are
+    dropped: every serving engine rotates the drafter plainly.
 
     Args:
         target: Configuration of the target's text model (`config.get_text_config()`).
@@ -109,7 +110,7 @@ def drafter_config_for(
         num_attention_heads=num_heads,
         num_key_value_heads=getattr(target, "num_key_value_heads", None) or num_heads,
         head_dim=getattr(target, "head_dim", None) or target.hidden_size // num_heads,
-        intermediate_size=target.intermediate_size,
+        intermediate_size=getattr(target, "intermediate_size", None) or 4 * target.hidden_size,
         vocab_size=target.vocab_size,
         block_size=block_size,
         mask_token_id=mask_token_id,

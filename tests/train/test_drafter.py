@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch.autograd import backward
-from transformers import LlamaConfig, Qwen3Config
+from transformers import GPT2Config, LlamaConfig, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3MLP, Qwen3RotaryEmbedding
 
 from tests.train.conftest import TinyTarget, tiny_config
@@ -113,6 +113,17 @@ def test_initial_weights(drafter_of: Callable[..., Drafter]) -> None:
         else:
             assert abs(parameter.mean().item()) < 2e-3, name
             assert 0.018 < parameter.std().item() < 0.022, name
+
+
+def test_shape_of_a_target_that_names_little() -> None:
+    config = drafter_config_for(
+        GPT2Config(n_embd=32, n_head=4, n_layer=6, vocab_size=50),
+        num_layers=2,
+        block_size=8,
+        mask_token_id=16,
+        target_layer_ids=(1, 5),
+    )
+    assert (config.intermediate_size, config.head_dim, config.num_key_value_heads) == (128, 8, 4)
 
 
 @pytest.mark.parametrize(

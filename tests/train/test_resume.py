@@ -13,6 +13,13 @@ from tests.train.tiny_run import write_run
 if TYPE_CHECKING:
     from pathlib import Path
 
+MOST_STATE = """\
+[train]
+loss = "dpace-distill"
+optimizer = "muon"
+schedule = "wsd"
+ema_decay = 0.9
+"""
 SAVES_OFTEN = """
 [checkpoint]
 every_steps = 2
@@ -22,10 +29,11 @@ keep = 2
 
 @pytest.fixture(scope="module", name="reference")
 def _reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An uninterrupted run, with its run file beside it."""
+    """An uninterrupted run with two optimizers and an average, and its run file beside it."""
     folder = tmp_path_factory.mktemp("reference")
     run_file = write_run(folder, epochs=6)
-    run_file.write_text(run_file.read_text() + SAVES_OFTEN)
+    text = run_file.read_text().replace("[train]\n", MOST_STATE)
+    run_file.write_text(text + SAVES_OFTEN)
     code, stderr = run("--config", run_file, "--out", folder / "out", stderr=folder / "stderr")
     assert code == 0, stderr
     return folder / "out"
