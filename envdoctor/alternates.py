@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from envdoctor import uv_failures
 from envdoctor.errors import SourceError
 from envdoctor.urls import local_path
 
@@ -19,22 +20,55 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 60
 
 
-def addresses(
-    wheel: Wheel, plan: BuildPlan, shop: Workshop, *, known: Collection[str]
-) -> list[str]:
-    """Ask each index of a plan, by itself, where it has a wheel.
+class Alternates:
+    """Asks each index of a plan, by itself, where it has a wheel.
 
-    uv is asked, as it knows how to talk to indexes.
+    uv is asked, as it knows how to talk to indexes. One that does not answer is asked once.
 
     Args:
-        wheel: Which.
         plan: Names the indexes.
         shop: Of the build.
-        known: Addresses that are of no interest.
     """
-    asks = dict.fromkeys(ask for one in plan.candidates for ask in _asks(wheel, one))
-    found = (url for ask in asks for url in _addresses(wheel, ask, shop))
-    return [url for url in dict.fromkeys(found) if url not in known]
+
+    def __init__(self, plan: BuildPlan, shop: Workshop) -> None:
+        self._plan = plan
+        # Whoever waits for a file is not to wait for a source that does not answer.
+        self._shop = replace(shop, variables={**shop.variables, "UV_HTTP_RETRIES": "0"})
+        self._silent: set[tuple[str, ...]] = set()
+
+    def of(self, wheel: Wheel, *, known: Collection[str]) -> list[str]:
+        """Return further addresses of a wheel, those that are known left out."""
+        asks = dict.fromkeys(ask for one in self._plan.candidates for ask in _asks(wheel, one))
+        found = (url for ask in asks if ask not in self._silent for url in self._told(wheel, ask))
+        return [url for url in dict.fromkeys(found) if url not in known]
+
+    def _told(self, wheel: Wheel, ask: tuple[str, ...]) -> list[str]:
+        folder = self._shop.staged / "alternates"
+        folder.mkdir(exist_ok=True)
+        wanted, output = folder / "wanted.in", folder / "pylock.toml"
+        wanted.write_text(f"{wheel.name}=={wheel.version}\n")
+        output.unlink(missing_ok=True)
+        argv = [
+            *("pip", "compile", str(wanted), "--no-deps", "--format", "pylock.toml"),
+            *("--output-file", str(output), "--only-binary", ":all:"),
+            *("--python", self._shop.interpreter.path, *ask),
+        ]
+        try:
+            done = self._shop.run_uv(argv, timeout=_TIMEOUT_SECONDS)
+        except SourceError:
+            self._silent.add(ask)
+            return []
+        if done.returncode != 0:
+            if isinstance(uv_failures.meaning(done.stderr), SourceError):
+                self._silent.add(ask)
+            return []
+        packages: list[dict[str, Any]] = tomllib.loads(output.read_text("utf-8"))["packages"]
+        return [
+            str(entry["url"])
+            for package in packages
+            for entry in package.get("wheels", ())
+            if entry.get("hashes", {}).get("sha256") == wheel.sha256 and "url" in entry
+        ]
 
 
 def index_urls(plan: BuildPlan) -> list[str]:
@@ -56,31 +90,3 @@ def _asks(wheel: Wheel, candidate: Candidate) -> Iterator[tuple[str, ...]]:
         yield ("--default-index", candidate.default_index) if candidate.default_index else ()
         yield from (("--default-index", url) for url in candidate.extra_indexes)
     yield from (("--no-index", "--find-links", place) for place in candidate.find_links)
-
-
-def _addresses(wheel: Wheel, ask: tuple[str, ...], shop: Workshop) -> list[str]:
-    folder = shop.staged / "alternates"
-    folder.mkdir(exist_ok=True)
-    wanted, output = folder / "wanted.in", folder / "pylock.toml"
-    wanted.write_text(f"{wheel.name}=={wheel.version}\n")
-    output.unlink(missing_ok=True)
-    argv = [
-        *("pip", "compile", str(wanted), "--no-deps", "--format", "pylock.toml"),
-        *("--output-file", str(output), "--only-binary", ":all:"),
-        *("--python", shop.interpreter.path, *ask),
-    ]
-    # Whoever waits for a file is not to wait for a source that does not answer.
-    hasty = replace(shop, variables={**shop.variables, "UV_HTTP_RETRIES": "0"})
-    try:
-        done = hasty.run_uv(argv, timeout=_TIMEOUT_SECONDS)
-    except SourceError:
-        return []
-    if done.returncode != 0:
-        return []
-    packages: list[dict[str, Any]] = tomllib.loads(output.read_text("utf-8")).get("packages", [])
-    return [
-        str(entry["url"])
-        for package in packages
-        for entry in package.get("wheels", ())
-        if entry.get("hashes", {}).get("sha256") == wheel.sha256 and "url" in entry
-    ]

@@ -99,7 +99,7 @@ class Download:
         stop: threading.Event,
         meter: Meter,
     ) -> None:
-        self._wheel = wheel
+        self.wheel = wheel
         self._house = house
         self._web = web
         self._stop = stop
@@ -114,10 +114,10 @@ class Download:
             SpaceError: There is no room for it.
             Stopped: The work is to end.
         """
-        with parts.opened(self._house.part(self._wheel)) as part:
-            if self._house.has(self._wheel):  # another process was quicker
-                self._house.part(self._wheel).unlink(missing_ok=True)
-                self._meter.kept(self._wheel.size or 0)
+        with parts.opened(self._house.part(self.wheel)) as part:
+            if self._house.has(self.wheel):  # another process was quicker
+                self._house.part(self.wheel).unlink(missing_ok=True)
+                self._meter.kept(self.wheel.size or 0)
                 return True
             self._meter.kept(part.length)
             for number in range(patience.rounds):
@@ -142,7 +142,7 @@ class Download:
         while True:
             before = part.length
             try:
-                if not self._is_whole(part) and part.sha256 != self._wheel.sha256:
+                if not self._is_whole(part) and part.sha256 != self.wheel.sha256:
                     self._receive(part, url, patience)
                 if self._accept(part, url):
                     return True
@@ -152,13 +152,13 @@ class Download:
                     return False
 
     def _is_whole(self, part: Part) -> bool:
-        return self._wheel.size is not None and part.length == self._wheel.size > 0
+        return self.wheel.size is not None and part.length == self.wheel.size > 0
 
     def _accept(self, part: Part, url: str) -> bool:
         """Keep a file whose hash is right; False if it is worth another try from the beginning."""
-        if part.sha256 == self._wheel.sha256:
+        if part.sha256 == self.wheel.sha256:
             served = {one for one in part.sources if one != "earlier"} or {url}
-            self._house.keep(self._wheel, ", ".join(sorted(mask(origin(one)) for one in served)))
+            self._house.keep(self.wheel, ", ".join(sorted(mask(origin(one)) for one in served)))
             return True
         if part.sources - {url}:
             self._forget(
@@ -167,9 +167,9 @@ class Download:
             return False
         found = part.sha256
         self._meter.kept(-part.length)
-        part.set_aside(self._house.wrong(self._wheel))
+        part.set_aside(self._house.wrong(self.wheel))
         raise Fault(
-            f"gives a file of sha256 {found}, wanted {self._wheel.sha256}",
+            f"gives a file of sha256 {found}, wanted {self.wheel.sha256}",
             is_final=True,
             is_wrong=True,
         )
@@ -180,7 +180,7 @@ class Download:
         Raises:
             Fault: It does not become so.
         """
-        wanted = self._wheel.size
+        wanted = self.wheel.size
         if wanted is not None and part.length > wanted:
             self._forget(part)
         with self._answer(part, url, patience) as response:
@@ -193,7 +193,7 @@ class Download:
             raise Fault(f"ended the connection {stated - part.length + start} bytes too early")
         if wanted is not None:
             raise Fault(f"gives {part.length} bytes, wanted {wanted}")
-        if stated is None and part.sha256 != self._wheel.sha256:
+        if stated is None and part.sha256 != self.wheel.sha256:
             raise Fault(f"ended the connection after {part.length} bytes, of nobody knows how many")
 
     def _answer(self, part: Part, url: str, patience: Patience) -> http.client.HTTPResponse:
@@ -222,9 +222,9 @@ class Download:
             raise Fault("answers with another range than it was asked for")
 
     def _refusal(self, part: Part, error: urllib.error.HTTPError) -> Fault:
-        if error.code == _NO_SUCH_RANGE and self._wheel.size is not None:
+        if error.code == _NO_SUCH_RANGE and self.wheel.size is not None:
             return Fault(
-                f"has no more than {part.length} bytes, wanted {self._wheel.size}", is_final=True
+                f"has no more than {part.length} bytes, wanted {self.wheel.size}", is_final=True
             )
         if error.code == _NO_SUCH_RANGE:
             number = part.length
@@ -245,7 +245,7 @@ class Download:
         while not self._is_whole(part):
             if self._stop.is_set():
                 raise Stopped
-            room = _CHUNK_BYTES if self._wheel.size is None else self._wheel.size - part.length
+            room = _CHUNK_BYTES if self.wheel.size is None else self.wheel.size - part.length
             try:
                 chunk = response.read1(min(_CHUNK_BYTES, room))
             except (OSError, http.client.HTTPException, ValueError) as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from envdoctor import web
-from envdoctor.alternates import addresses, index_urls
+from envdoctor.alternates import Alternates, index_urls
 from envdoctor.crew import Crew
 from envdoctor.download import Patience
 from envdoctor.errors import EnvdoctorError, IntegrityError, SourceError
@@ -33,7 +33,7 @@ _QUICK_SECONDS = 20.0
 _LONGEST_SECONDS = 60.0
 _USUAL_SECONDS = 30.0
 _QUICK_ROUNDS = 2
-_PATIENT_ROUNDS = 4
+_PATIENT_ROUNDS = 5
 
 
 class Unpack(Protocol):
@@ -94,7 +94,7 @@ class _Fetching:
         unpack: Unpack,
     ) -> None:
         self._lock = lock
-        self._plan = plan
+        self._alternates = Alternates(plan, shop)
         self._shop = shop
         self._unpack = unpack
         self._missing = sorted(missing, key=lambda one: -(one.size or 2**40))
@@ -155,7 +155,7 @@ class _Fetching:
         self._asked.add(wheel.file)
         fault = outcome.download.faults[first]
         self._shop.stages.note(f"{wheel.file}: {origin(first)} {fault.reason}; asking others")
-        others = addresses(wheel, self._plan, self._shop, known={first})
+        others = self._alternates.of(wheel, known={first})
         local = next((url for url in others if local_path(url)), None)
         if local:
             self._lock = Lock(wheels=self._lock.wheels, urls={**self._lock.urls, wheel.file: local})

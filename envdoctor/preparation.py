@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from envdoctor import interpreter, plan, store, uv
 from envdoctor.filesystem import is_network
+from envdoctor.index_variables import with_variables
 from envdoctor.sources import gather
 from envdoctor.wheelhouse import Wheelhouse
 from envdoctor.workshop import Workshop
@@ -35,9 +36,12 @@ def prepare(
     python = interpreter.choose(
         request.python, requires=request.profile.python.requires, variables=variables
     )
+    profile = request.profile
+    if not request.offline:
+        profile = with_variables(profile, variables)
     staged, house = store.new_staging(place), Wheelhouse(place.wheels)
     found = gather(
-        request.profile,
+        profile,
         wheels=request.wheels,
         variables=variables,
         offline_index=house.write_index(staged / "wheelhouse") if request.offline else "",
@@ -58,7 +62,7 @@ def prepare(
         log=log,
         stages=stages,
     )
-    return shop, plan.make(request.profile, found)
+    return shop, plan.make(profile, found)
 
 
 @contextmanager

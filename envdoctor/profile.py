@@ -60,7 +60,8 @@ class IndexSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     name: Name
     """Names it in messages and in the receipt."""
     url: str = ""
-    """Simple index; only the default index may leave it out, which means PyPI."""
+    """Simple index; only the default index may leave it out, which means PyPI. `${NAME}` stands for
+    the value of an environment variable, such as a token before the host."""
     packages: tuple[Text, ...] = ()
     """Packages that are taken from here; for all other indexes than the default."""
     default: bool = False

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 _CLEAR = "\r\x1b[K"
 _GB = 1000**3
+_QUIET_SECONDS = 30.0
+"""Without a terminal, a long stage is silent for no longer."""
 
 
 class Progress:
     """A `Talk` that writes to a stream, by default stderr.
 
     On a terminal the line of the running stage is rewritten with the time and the tool's last
-    words; elsewhere a stage is a line when it begins and one when it is done.
+    words; elsewhere a stage is a line when it begins, one when it is done, and one each half minute
+    of a long one.
 
     Args:
         stream: Where to write.
@@ -35,6 +38,7 @@ class Progress:
         self._clock = clock
         self._stage = ""
         self._since = clock()
+        self._shown = clock()
 
     def __call__(self, event: Event, /) -> None:
         """Show one event."""
@@ -48,10 +52,13 @@ class Progress:
                 self._lasting(f"    {event.text}")
             case EventKind.TOOL:
                 elapsed = self._clock() - self._since
-                self._passing(f"... {self._stage} ({elapsed:.0f} s)  {event.text.strip()}")
+                is_due = self._clock() - self._shown >= _QUIET_SECONDS
+                line = f"... {self._stage} ({elapsed:.0f} s)  {event.text.strip()}"
+                self._passing(line, keep=is_due)
 
     def _lasting(self, text: str) -> None:
         self._stream.write(f"{_CLEAR if self._is_live else ''}{text}\n")
+        self._shown = self._clock()
         self._stream.flush()
 
     def _passing(self, text: str, *, keep: bool = False) -> None:
@@ -61,6 +68,7 @@ class Progress:
             self._stream.write(f"{_CLEAR}{text[: width - 1]}")
         elif keep:
             self._stream.write(f"{text}\n")
+            self._shown = self._clock()
         self._stream.flush()
 
 

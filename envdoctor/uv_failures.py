@@ -33,6 +33,7 @@ _KINDS: tuple[tuple[type[EnvdoctorError], str, re.Pattern[str]], ...] = tuple(
                 r"lookup address|connection (refused|reset)|timed out|http status|request failed"
             ),
         ),
+        (SourceError, "source-gives-torn-files", r"has an invalid package format"),
         (NoSolutionError, "no-solution", r"no solution found|unsatisfiable|no version of"),
     )
 )

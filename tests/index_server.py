@@ -71,16 +71,17 @@ class Asked:
 class IndexServer:
     """Serves folders of wheels as indexes: `/NAME/PROJECT/` pages, files, metadata (PEP 658).
 
+    Without `has_metadata` a client has to look into the wheels for it.
+
     Args:
         indexes: Folder of wheels, by name of the index, such as `simple` or `whl/cu128`.
         manner: How wheels are served.
-        states_hashes: False for pages without hashes.
     """
 
     def __init__(self, indexes: dict[str, Path], manner: Manner | None = None) -> None:
         self.indexes = indexes
         self.manner = manner or Manner()
-        self.stated_sha256: dict[str, str] = {}
+        self.has_metadata = True
         self.asked: list[Asked] = []
         self.ended = threading.Event()
         self._server = _Server(self)
@@ -160,7 +161,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def _file(self, folder: Path, name: str) -> None:
-        if name.endswith(".metadata"):
+        if name.endswith(".metadata") and self.server.index.has_metadata:
             self._text(_metadata(folder / name.removesuffix(".metadata")), kind="text/plain")
             return
         given = self.headers.get("Authorization", "")
@@ -232,14 +233,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 def _page(server: IndexServer, folder: Path, project: str) -> str:
     lines = []
+    metadata = 'data-dist-info-metadata="true" data-core-metadata="true"'
+    metadata = metadata if server.has_metadata else ""
     for wheel in sorted(folder.glob("*.whl")):
         if wheel.name.split("-")[0].replace("_", "-") == project:
-            true = hashlib.sha256(wheel.read_bytes()).hexdigest()
-            sha256 = server.stated_sha256.get(wheel.name, true)
+            sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
             index = next(name for name, place in server.indexes.items() if place == folder)
             lines.append(
-                f'<a href="/{index}/files/{wheel.name}#sha256={sha256}" '
-                f'data-dist-info-metadata="true" data-core-metadata="true">{wheel.name}</a>'
+                f'<a href="/{index}/files/{wheel.name}#sha256={sha256}" {metadata}>{wheel.name}</a>'
             )
     return "\n".join(lines)
 

@@ -19,6 +19,7 @@ from envdoctor.errors import (
     IntegrityError,
     SourceError,
     SpaceError,
+    UserFileError,
 )
 from envdoctor.wheelhouse import Wheelhouse
 from tests.index_server import MIB, IndexServer, Manner, serving_all
@@ -131,6 +132,56 @@ def test_file_that_nobody_gives_ends_the_build_and_says_why(
     texts = [file.read_text() for file in bench.home.glob("logs/*")]
     texts += [event.text for event in bench.events] + [caught.value.message]
     assert not [text for text in texts if "hunter2" in text]
+
+
+def test_password_comes_from_a_variable_and_is_told_nowhere(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving_all({"simple": packages(bench)}) as server:
+        path = bench.write(wheels=False, more=index(server, user="ada:${INDEX_TOKEN}"))
+        with pytest.raises(UserFileError, match="variable INDEX_TOKEN, which is not set"):
+            bench.build(path)
+        monkeypatch.setenv("INDEX_TOKEN", "hunter/2@")
+        bench.build(path)
+        assert {one.authorization for one in server.asked} == {"Basic YWRhOmh1bnRlci8yQA=="}
+    texts = [file.read_text() for file in (*bench.home.glob("logs/*"), *bench.envs.glob("r*/*"))]
+    assert not [text for text in texts if "hunter" in text]
+
+
+@pytest.mark.parametrize(
+    ("manner", "kind"),
+    [
+        pytest.param(Manner(ranges="ignore"), None, id="no-ranges"),
+        pytest.param(Manner(stop_at=300), SourceError, id="truncated"),
+        pytest.param(Manner(is_wrong=True), IntegrityError, id="wrong-bytes"),
+    ],
+)
+def test_index_without_metadata_is_judged_alike(
+    bench: Bench, manner: Manner, kind: type[EnvdoctorError] | None
+) -> None:
+    with serving_all({"simple": packages(bench)}, manner) as server:
+        server.has_metadata = False
+        path = bench.write(wheels=False, more=index(server))
+        if kind is None:
+            bench.build(path)
+        else:
+            with pytest.raises(kind):
+                bench.build(path)
+
+
+def test_network_that_goes_away_ends_the_build_soon(bench: Bench) -> None:
+    folder = packages(bench)
+    names = [f"gamma{number}" for number in range(12)]
+    for name in names:
+        make_wheel(folder, name, "1.0")
+    make_wheel(folder, "alpha", "1.0", requires=names)
+    with serving_all({"simple": folder}, Manner(codes=[503] * 999)) as server:
+        path = bench.write(wheels=False, more=index(server))
+        start = time.monotonic()
+        with pytest.raises(SourceError, match="HTTP 503"):
+            bench.build(path)
+    assert time.monotonic() - start < 60
+    assert bench.notes.count("asking others") <= len(names) + 2
 
 
 def test_killed_download_goes_on_where_it_ended(bench: Bench) -> None:
@@ -329,6 +380,16 @@ def test_full_disk_is_a_space_error_and_the_next_build_succeeds(
     finally:
         subprocess.run(["umount", small_disk], check=True)  # noqa: S607
     assert bench.torch_of_current() == "9.9.0+cpu"
+
+
+def test_home_may_have_any_name(tmp_path: Path) -> None:
+    odd = Bench(tmp_path / "my d\u00e4ta #1 100% 'x' & <y>?")
+    with serving_all({"simple": packages(odd)}) as server:
+        path = odd.write(wheels=False, more=index(server))
+        first = odd.build(path)
+    second = odd.build(path, offline=True, force=True)
+    assert second.receipt.tree == first.receipt.tree
+    assert odd.torch_of_current() == "9.9.0+cpu"
 
 
 def test_wheels_are_not_deleted_while_somebody_uses_them(bench: Bench) -> None:
