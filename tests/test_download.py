@@ -190,8 +190,15 @@ def test_beginning_of_another_file_does_no_harm(place: Place, wheel: Wheel, leng
 
 
 def test_stop_ends_the_work_and_keeps_what_came(place: Place) -> None:
-    with serving(place.served, manner=Manner(bytes_per_second=MIB)) as server:
-        threading.Timer(0.5, place.stop.set).start()
+    with serving(place.served, manner=Manner(bytes_per_second=4 * MIB)) as server:
+        count = place.meter.came
+
+        def stop_after_a_mebibyte(num_bytes: int) -> None:
+            count(num_bytes)
+            if place.meter.done >= MIB:
+                place.stop.set()
+
+        place.meter.came = stop_after_a_mebibyte  # type: ignore[method-assign]  # to stop midway
         with pytest.raises(Stopped):
             place.download().run([server.file_url(place.served)], QUICK)
     kept = place.house.part(WHEEL).read_bytes()
