@@ -71,13 +71,13 @@ def train(request: TrainRequest, *, settings: Settings, talk: Talk) -> int:
     if {"-h", "--help"} & set(request.command):
         return explain(request.command, settings)
     place = choose(request, settings)
-    if request.config:
-        require_layout(request.config, place.env)
+    if not request.command:
+        require_layout(request, place.env)
     talk(Event(kind=EventKind.NOTE, text=f"environment: {place.env} ({place.origin})"))
     kept, dropped = inherited(settings.variables, place.profile)
     if dropped:
         talk(Event(kind=EventKind.NOTE, text=f"not passed on: {', '.join(dropped)}"))
-    command = argv(place.env, request)
+    command = [*argv(place.env, request), *noted(place, request)]
     if place.store is None:
         require_fit(place, kept)
         return shell.supervise(command, env=variables(place, kept))
@@ -152,8 +152,17 @@ def argv(env: Path, request: TrainRequest) -> list[str]:
         raise ToolError(f"{python}: no such interpreter", reference="python-not-found")
     if request.command:
         return [str(python), "-m", "train", *request.command]
-    out = ["--out", str(request.out)] if request.out else []
-    return [str(python), "-m", "train", "--config", str(request.config), *out, *request.extra]
+    given = {"--config": request.config, "--resume": request.resume, "--out": request.out}
+    options = [text for name, path in given.items() if path for text in (name, str(path))]
+    return [str(python), "-m", "train", *options, *request.extra]
+
+
+def noted(place: Place, request: TrainRequest) -> list[str]:
+    """Return the arguments by which a training's checkpoints name the environment's receipt."""
+    if request.command or place.store is None:
+        return []
+    found = receipt.read(place.store.receipt(place.env.name))
+    return ["--receipt", found.id] if found else []
 
 
 def inherited(

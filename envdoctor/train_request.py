@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envdoctor import user_files
 from envdoctor.errors import UsageError, UserFileError
@@ -23,7 +23,8 @@ class TrainRequest:
     """What to run of the trainer, and where.
 
     Args:
-        config: The run file; None runs `command`.
+        config: The run file; None goes on with `resume`, or runs `command`.
+        resume: Folder of a run to go on with; None begins one.
         command: A sub-command of the trainer with its arguments; empty trains.
         out: Folder of the run; None for the trainer's default.
         env: An existing environment; None for one that envdoctor built.
@@ -33,6 +34,7 @@ class TrainRequest:
     """
 
     config: Path | None = None
+    resume: Path | None = None
     command: tuple[str, ...] = ()
     out: Path | None = None
     env: Path | None = None
@@ -44,13 +46,15 @@ def require_valid(request: TrainRequest) -> None:
     """Refuse, before an environment is looked at, what the trainer could not run in any.
 
     Raises:
-        UsageError: Neither a run file nor a sub-command that exists is given, or both are.
-        UserFileError: The run file is not valid.
+        UsageError: Neither a run nor a sub-command that exists is given, or both are.
+        UserFileError: The run file or the folder of the run is not valid.
     """
     if not request.command:
-        if request.config is None:
-            raise UsageError("wanted --config FILE or a sub-command", reference="nothing-to-run")
-        require_run_file(request.config)
+        if request.config is None and request.resume is None:
+            raise UsageError(
+                "wanted --config FILE, --resume RUN or a sub-command", reference="nothing-to-run"
+            )
+        require_run(request)
         return
     name = request.command[0]
     known = trainer_module("commands").COMMANDS
@@ -61,9 +65,9 @@ def require_valid(request: TrainRequest) -> None:
             reference="no-such-command",
             hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}",
         )
-    if request.config or request.out:
+    if request.config or request.out or request.resume:
         raise UsageError(
-            f"--config and --out before {name} are those of a training",
+            f"--config, --out and --resume before {name} are those of a training",
             reference="misplaced-option",
             hint=f"arguments of {name} stand behind it",
         )
@@ -76,32 +80,46 @@ def require_valid(request: TrainRequest) -> None:
         )
 
 
-def require_run_file(path: Path) -> None:
-    """Validate a run file with the trainer's own rules, which need no torch.
+def require_run(request: TrainRequest) -> None:
+    """Validate what a training starts from with the trainer's own rules, which need no torch.
 
     Raises:
         UserFileError: It is not valid, or names a file that is missing; one line for each problem.
     """
-    user_files.require(path, reference="run-file-not-valid")
-    config = trainer_module("config")
+    if request.config:
+        user_files.require(request.config, reference="run-file-not-valid")
+    rules = trainer_module("config")
     try:
-        config.check_inputs(config.load_config(path))
-    except config.ConfigError as error:
+        if request.resume:
+            trainer_module("run_folder").RunFolder.existing(request.resume)
+        rules.check_inputs(configuration(request))
+    except rules.ConfigError as error:
         raise UserFileError(str(error), reference="run-file-not-valid") from error
 
 
-def require_layout(path: Path, env: Path) -> None:
+def configuration(request: TrainRequest) -> Any:
+    """Return the settings of a training, as `train.config` reads them.
+
+    Raises:
+        train.settings.ConfigError: They are not valid.
+    """
+    if request.config:
+        return trainer_module("config").load_config(request.config)
+    return trainer_module("run_folder").RunFolder(request.resume).resolved_config()
+
+
+def require_layout(request: TrainRequest, env: Path) -> None:
     """Refuse a layout that the environment's torch cannot run, or not safely.
 
     Args:
-        path: The run file, which is valid.
+        request: A training, which is valid.
         env: The environment that is to run it.
 
     Raises:
         UserFileError: It is refused, with the reason in one line.
     """
     rules = trainer_module("config")
-    layout = rules.load_config(path).layout
+    layout = configuration(request).layout
     if layout.mode == "inline":
         return
     subject = Subject(prefix=env)
@@ -109,4 +127,5 @@ def require_layout(path: Path, env: Path) -> None:
     try:
         rules.check_layout(layout, torch_version=build.version or "")
     except rules.ConfigError as error:
-        raise UserFileError(f"{path}: {error}", reference="layout-refused") from error
+        source = request.config or request.resume
+        raise UserFileError(f"{source}: {error}", reference="layout-refused") from error

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,11 +23,15 @@ from envdoctor.errors import (
     VerificationError,
 )
 from envdoctor.launch import Place
+from envdoctor.resources import trainer_module
 from envdoctor.talk import Event, silent
 from envdoctor.train_request import TrainRequest
 from envdoctor.verify import UnfitEnvironmentError
 from tests.tiny_wheels import make_wheel
 from tests.workbench import ROOT, Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Stands in for the trainer's own modules, which need packages that no tiny environment has: Python
 # runs it before anything else. It writes down how it was started.
@@ -94,6 +99,7 @@ def test_trainer_runs_in_the_real_folder_of_the_newest_environment(bench: Bench)
     assert found["argv"] == [
         *("-m", "train", "--config", str(bench.folder / "run.toml")),
         *("--out", "/some/run", "--more"),
+        *("--receipt", built.receipt.id),
     ]
     assert (found["prefix"], found["cwd"]) == (str(built.path), str(Path.cwd()))
     assert found["variables"]["PYTHONPATH"] == str(resources.bundled("train").parent)
@@ -103,6 +109,42 @@ def test_trainer_runs_in_the_real_folder_of_the_newest_environment(bench: Bench)
     assert found["variables"]["PYTHONSAFEPATH"] == "1"
     assert "profile tiny, the newest that was built" in events[0].text
     assert "LD_LIBRARY_PATH" in events[1].text
+
+
+def test_run_is_resumed_from_its_folder_alone(bench: Bench) -> None:
+    built = bench.build(bench.write())
+    folder = bench.folder / "run"
+    config = trainer_module("config").load_config(bench.folder / "run.toml")
+    trainer_module("run_folder").RunFolder.create(config, folder)
+    wanted = TrainRequest(resume=folder, extra=("--allow-data-change",))
+    assert launch.train(wanted, settings=variables_of(bench), talk=silent) == 7
+    found = json.loads((bench.folder / "spy.json").read_text())
+    assert found["argv"] == [
+        *("-m", "train", "--resume", str(folder), "--allow-data-change"),
+        *("--receipt", built.receipt.id),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        pytest.param(lambda folder: None, "found no such folder", id="missing"),
+        pytest.param(lambda folder: folder.mkdir(), "found no folder of a run", id="empty"),
+        pytest.param(
+            lambda folder: (folder.mkdir(), (folder / "config.json").write_text("{}")),
+            r"config\.json: data: missing",
+            id="no-config",
+        ),
+    ],
+)
+def test_folder_that_cannot_be_resumed_is_refused_before_any_environment(
+    bench: Bench, make: Callable[[Path], object], problem: str
+) -> None:
+    make(bench.folder / "run")
+    with pytest.raises(UserFileError, match=problem):
+        launch.train(
+            TrainRequest(resume=bench.folder / "run"), settings=variables_of(bench), talk=silent
+        )
 
 
 def test_sub_command_reaches_the_trainer_as_it_was_written(bench: Bench) -> None:
@@ -123,7 +165,7 @@ def test_sub_command_passes_the_same_gate(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param([], ["--config FILE or a sub-command"], id="nothing"),
+        pytest.param([], ["--config FILE, --resume RUN or a sub-command"], id="nothing"),
         pytest.param(["regenerat"], ["'regenerat'", "did you mean regenerate?"], id="near"),
         pytest.param(["xyz"], ["'xyz'", "there are: ", "regenerate"], id="unknown"),
         pytest.param(["--config", "x", "regenerate"], ["--config", "behind it"], id="config"),
@@ -290,8 +332,8 @@ def test_missing_run_file_is_a_user_file_error(bench: Bench) -> None:
 
 def test_validating_a_run_file_imports_no_torch(bench: Bench) -> None:
     code = (
-        "import sys, pathlib; from envdoctor import train_request\n"
-        f"train_request.require_run_file(pathlib.Path({str(bench.folder / 'run.toml')!r}))\n"
+        "import sys, pathlib; from envdoctor.train_request import TrainRequest, require_run\n"
+        f"require_run(TrainRequest(config=pathlib.Path({str(bench.folder / 'run.toml')!r})))\n"
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -24,6 +24,16 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; default: runs/NAME-TIME.")
     ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with the run of this folder, exactly."),
+    ] = None,
+    allow_data_change: Annotated[
+        bool,
+        typer.Option(
+            "--allow-data-change", help="With --resume: the training data may have changed."
+        ),
+    ] = False,
     env: Annotated[
         Path | None, typer.Option(help="Run in this environment instead of a built one.")
     ] = None,
@@ -33,14 +43,16 @@ def train(
 
     Takes the environment that was built last, that of --profile, or the one --env names. If it does
     not pass, prints the report and runs nothing. Otherwise runs `python -m train` in it. Ctrl-C
-    saves a checkpoint and stops; a second one stops at once.
+    saves a checkpoint and stops; a second one stops at once. Whatever ended a run, --resume goes on
+    from its newest whole checkpoint.
 
     Sub-commands: warm, evaluate, self-prompts, regenerate, prompts. What stands behind the name is
     theirs: `envdoctor train evaluate --help` explains one; options of this command stand before the
     name.
 
     Exit codes: those of the trainer; 1 the environment does not pass, 2 the run file or an argument
-    is not valid, 130 interrupted.
+    is not valid, 7 the end of the training could not be saved, 8 another process works on the run,
+    130 interrupted.
     """
     from envdoctor import settings
     from envdoctor.launch import train as run
@@ -49,6 +61,12 @@ def train(
 
     wanted = profile_name(profile) if profile else None
     request = TrainRequest(
-        config=config, command=tuple(command or ()), out=out, env=env, profile=wanted
+        config=config,
+        resume=resume,
+        command=tuple(command or ()),
+        out=out,
+        env=env,
+        profile=wanted,
+        extra=("--allow-data-change",) if allow_data_change else (),
     )
     raise typer.Exit(run(request, settings=settings.load(), talk=Progress()))
