@@ -128,7 +128,7 @@ def test_run_is_resumed_from_its_folder_alone(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        pytest.param(lambda folder: None, "found no such folder", id="missing"),
+        pytest.param(lambda folder: None, "found nothing there", id="missing"),
         pytest.param(lambda folder: folder.mkdir(), "found no folder of a run", id="empty"),
         pytest.param(
             lambda folder: (folder.mkdir(), (folder / "config.json").write_text("{}")),

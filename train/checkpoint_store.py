@@ -11,11 +11,11 @@ import hashlib
 import json
 import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from train.checkpoint import write_checkpoint
+from train.checkpoint import CONFIG_NAME, WEIGHTS_NAME, write_checkpoint
 from train.metrics import json_ready
 
 if TYPE_CHECKING:
@@ -123,26 +123,41 @@ def damage(checkpoint: Path) -> str | None:
     """Return what is wrong with a checkpoint's files, in words; None if they are as written."""
     try:
         lines = (checkpoint / SUMS_NAME).read_text("utf-8").splitlines()
-        for digest, name in (line.split("  ", 1) for line in lines):
-            if _sha256(checkpoint / name) != digest:
-                return f"{name} is not as it was written"
+        sums = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+        changed = [name for name, digest in sums.items() if _sha256(checkpoint / name) != digest]
     except (OSError, ValueError) as error:
         return str(error)
-    return None if lines else f"{SUMS_NAME} is empty"
+    if changed:
+        return f"{', '.join(changed)} not as written"
+    missing = sorted({WEIGHTS_NAME, CONFIG_NAME, STATE_NAME, TRAINING_NAME, RANDOM_NAME} - {*sums})
+    return f"{SUMS_NAME} lacks {', '.join(missing)}" if missing else None
 
 
 def _write_files(folder: Path, snapshot: Snapshot) -> None:
     write_checkpoint(folder, weights=snapshot.weights, serving=snapshot.serving)
     for name, value in ((TRAINING_NAME, snapshot.training), (RANDOM_NAME, snapshot.random)):
-        # Given a path, torch reports a full disk as a bug of its own.
-        with (folder / name).open("wb") as stream:
-            torch.save(value, stream)
+        _save_tensors(folder / name, value)
     text = json.dumps(json_ready(snapshot.state), indent=2)
     (folder / STATE_NAME).write_text(text + "\n", "utf-8")
     sums = "".join(f"{_sha256(path)}  {path.name}\n" for path in _files(folder))
     (folder / SUMS_NAME).write_text(sums, "utf-8")
     for path in (*_files(folder), folder):
         _sync(path)
+
+
+def _save_tensors(path: Path, value: Any) -> None:
+    """Write tensors and plain values.
+
+    Raises:
+        OSError: As the file system put it; torch itself reports a full disk as a bug of its own.
+    """
+    try:
+        with path.open("wb") as stream:
+            torch.save(value, stream)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
 
 
 def _files(folder: Path) -> Iterator[Path]:

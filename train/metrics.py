@@ -1,9 +1,11 @@
-"""Metrics of a run as JSON lines, each flushed when written, so that a killed run keeps them."""
+"""Metrics of a run as JSON lines, each written at once, so that a killed run keeps them."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -46,19 +48,34 @@ def _is_kept(line: bytes, last: int) -> bool:
 
 
 class MetricsWriter:
-    """Appends records to a file, one JSON object a line.
+    """Appends records to a file, one JSON object a line, whole or not at all.
+
+    Records that cannot be written, for one because the disk is full, are kept until they can.
 
     Args:
         path: The file; made when missing.
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab", buffering=0)
+        self._waiting = b""
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append one record and flush it to the operating system."""
-        self._file.write(json.dumps(json_ready(dict(record))) + "\n")
-        self._file.flush()
+        """Append one record, and hand it to the operating system if that takes it."""
+        self._waiting += json.dumps(json_ready(dict(record))).encode() + b"\n"
+        with suppress(OSError):
+            self._flush()
+
+    def _flush(self) -> None:
+        size = self._file.seek(0, os.SEEK_END)
+        try:
+            rest = memoryview(self._waiting)
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._file.truncate(size)  # half a record is none
+            raise
+        self._waiting = b""
 
     def __enter__(self) -> Self:
         return self
@@ -69,4 +86,6 @@ class MetricsWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with self._file:
+            if error is None:
+                self._flush()

@@ -13,6 +13,7 @@ from train.contract import DATA, differences
 from train.plan import Origin
 from train.rng import set_random_state
 from train.settings import ConfigError
+from train.snapshot import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,6 +67,9 @@ def find_start(
     if checkpoint is None:
         return Start()
     state = json.loads((checkpoint / STATE_NAME).read_text("utf-8"))
+    if state["schema_version"] != SCHEMA_VERSION:
+        schema = f"found {state['schema_version']}, wanted {SCHEMA_VERSION}"
+        raise ConfigError([f"{checkpoint / STATE_NAME}: schema_version: {schema}"])
     saved = state["contract"]
     if found := differences(contract, saved, allow_data_change=allow_data_change):
         raise ConfigError([f"--resume {store.folder.parent}: {line}" for line in found])

@@ -98,9 +98,9 @@ class RunFolder:
         folder = cls(path)
         if folder.config.is_file() and not (path / "model.safetensors").exists():
             return folder
-        place = next((one for one in path.resolve().parents if cls(one).checkpoints.is_dir()), None)
-        found = "no such folder" if not path.is_dir() else "no folder of a run"
-        if place is not None:
+        found = "no folder of a run" if path.exists() else "nothing there"
+        inside = (one for one in path.resolve().parents if cls(one).checkpoints.is_dir())
+        if path.exists() and (place := next(inside, None)):
             found = f"a part of the run {place}"
         raise ConfigError([f"--resume {path}: found {found}, wanted the folder that --out named"])
 

@@ -46,7 +46,9 @@ def closing_lines(summary: dict[str, Any], folder: RunFolder) -> list[str]:
     lines = [*compiled_line(summary["compilation"]), *lines]
     held_out, decoding = summary["held_out"], summary.get("decoding")
     if decoding is None:
-        return [f"stopped after {summary['training']['steps']} steps", *lines]
+        training = summary["training"]
+        stopped = f"stopped after {training['steps']} of {training['num_steps']} steps"
+        return [f"{stopped}; --resume {folder.path} goes on", *lines]
     before, after = held_out["before"]["loss"], held_out["after"]["loss"]
     trained = decoding["trained"]
     return [

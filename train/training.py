@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from train.attention import DenseAttentionTooLargeError
 from train.best import Best
 from train.checkpoint_store import CheckpointStore
 from train.compile_watch import RecompiledError
-from train.config import to_builtins
 from train.contract import contract_of
 from train.course import Course
 from train.ledger import Ledger
@@ -100,7 +101,8 @@ def resumed_lines(course: Course, start: Start) -> list[str]:
     if start.checkpoint is None:
         return []
     lines = [f"going on from {start.checkpoint.name} of {course.plan.num_steps} steps"]
-    settings = changes(to_builtins(course.config), start.state["config"])
+    now = msgspec.json.decode(msgspec.json.encode(course.config))  # as JSON holds it
+    settings = changes(now, start.state["config"])
     if start.state["num_steps"] != course.plan.num_steps:
         settings.append(
             f"the learning rate follows {course.plan.num_steps} steps from here, not"

@@ -17,7 +17,7 @@ from envdoctor.caches.vouch import stamp_all
 from envdoctor.errors import ExitCode
 from envdoctor.probes.cache_places import cache_places
 from envdoctor.resources import bundled, trainer_module
-from envdoctor.train_request import TrainRequest, require_layout, require_run_file
+from envdoctor.train_request import TrainRequest, require_layout, require_run
 from envdoctor.value import keyword_value
 
 if TYPE_CHECKING:
@@ -74,10 +74,11 @@ def warm(
         UserFileError: The run file is not valid, or a file that it names is missing.
         VerificationError: No environment is there, or it does not pass.
     """
-    require_run_file(config)
+    training = TrainRequest(config=config)
+    require_run(training)
     env, profile = place
     scene = built_scene(settings, env=env, profile=profile)
-    require_layout(config, scene.subject.prefix)
+    require_layout(training, scene.subject.prefix)
     around = look(scene.subject, scene.facts, home=scene.home, deep=False)
     places = cache_places(scene.subject, scene.facts)
     name, digest = needs_of(config)

@@ -7,6 +7,7 @@ ends a run, --resume goes on from its newest whole checkpoint as if nothing had 
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from train.config import TrainConfig
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_SPACE_EXIT_CODE = 7
 BUSY_EXIT_CODE = 8
 
@@ -51,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
     """Check the files, then load torch and do the work.
 
     Returns:
-        0 finished; 1 a self-test of target, attention or checkpoint failed; 7 the end could not be
-        saved; 8 another process works on the run; 130 stopped.
+        0 finished; 1 a self-test of target, attention or checkpoint failed; 7 no space, and the end
+        could not be saved; 8 another process works on the run; 130 stopped.
     """
     stop = StopSignal()
     with stop.installed():
@@ -111,5 +113,10 @@ def _run(
         return 1
     except SaveError as error:
         sys.stderr.write(f"error: {error}; --resume {folder.path} goes on from there\n")
+        return NO_SPACE_EXIT_CODE
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        sys.stderr.write(f"error: {error}; --resume {folder.path} goes on once there is space\n")
         return NO_SPACE_EXIT_CODE
     return 0 if finished else INTERRUPTED_EXIT_CODE
