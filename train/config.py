@@ -85,7 +85,7 @@ class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class EvalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is measured before and after the training."""
+    """What is measured before, during and after the training."""
 
     num_anchors: PositiveInt = 64
     """Fixed blocks per held-out conversation for the held-out loss."""
@@ -93,6 +93,11 @@ class EvalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Held-out prompts that are decoded."""
     max_new_tokens: PositiveInt = 256
     """Tokens decoded per prompt."""
+    every_steps: Annotated[int, msgspec.Meta(ge=0)] = 500
+    """Optimizer steps between evaluations during the training, which find the best checkpoint; 0
+    measures before and after only."""
+    decode_prompts: Annotated[int, msgspec.Meta(ge=0)] = 8
+    """Held-out prompts that are decoded at each of them; 0 decodes none."""
     dtype: Literal["target", "float32"] = "target"
     """Element type of target and drafter when decoding; in bfloat16, verifying a block at once
     rounds differently from decoding one token, and near ties may flip."""

@@ -17,7 +17,8 @@ from train.acceptance import (
 )
 from train.course import Pair
 from train.data import collate, epoch_batches
-from train.decode import decode_blocks, decode_plain
+from train.decode import Limits, decode, decode_blocks, decode_plain
+from train.drafting import Alone, Chain
 from train.features import FeatureStore
 from train.loop import objective_of
 from train.objective import draft_loss
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from train.data import Sample
     from train.decode import Decoding
     from train.drafter import Drafter
+    from train.drafting import Strategy
     from train.loss import LossSums
     from train.progress import Progress
     from train.target import Target
@@ -54,24 +56,48 @@ class Evaluation:
         samples: Sequence[Sample],
         prompts: Sequence[Sequence[int]],
     ) -> None:
-        self._config = config
+        self.config = config
         self._target = target
         self._samples = samples
         self._prompts = prompts
+        self._plain_few: list[Decoding] | None = None
         # Kept between calls within the run's own budget; the training has not begun to use it.
         self._store = FeatureStore(target, budget_bytes=config.train.cache_features_bytes)
 
     def held_out_loss(self, drafter: Drafter, *, progress: Progress) -> dict[str, Any]:
+        """Return `held_out_figures`, and tell the loss."""
+        figures = self.held_out_figures(drafter)
+        progress.say(f"held-out loss {figures['loss']:.3f} nats")
+        return figures
+
+    def held_out_figures(self, drafter: Drafter) -> dict[str, Any]:
         """Return loss, accuracies and estimated acceptance length on anchors that never change."""
         sums = held_out_sums(
-            self._config, pair=Pair(self._target, drafter), samples=self._samples, store=self._store
+            self.config, pair=Pair(self._target, drafter), samples=self._samples, store=self._store
         )
-        progress.say(f"held-out loss {sums.loss:.3f} nats")
         return {
             "loss": sums.loss,
             "accuracy": sums.accuracy,
             "estimated_acceptance_length": sums.acceptance_length,
         }
+
+    def decode_few(self, drafter: Drafter) -> list[Decoding]:
+        """Decode the first `eval.decode_prompts` prompts side by side, greedily."""
+        return self._few(Chain(drafter))
+
+    def plain_few(self) -> list[Decoding]:
+        """Return what the target alone says to those prompts; decoded once."""
+        if self._plain_few is None:
+            self._plain_few = self._few(Alone())
+        return self._plain_few
+
+    def _few(self, strategy: Strategy) -> list[Decoding]:
+        prompts = self._prompts[: self.config.eval.decode_prompts]
+        if not prompts:
+            return []
+        limits = Limits(self.config.eval.max_new_tokens, {self._target.eos_id})
+        with computing_in(self._target, self.config.eval.dtype):
+            return decode(self._target, prompts, strategy=strategy, limits=limits)
 
     def decode(self, drafter: Drafter | None, *, progress: Progress, name: str) -> list[Decoding]:
         """Decode every prompt alone, greedily.
@@ -81,10 +107,10 @@ class Evaluation:
             progress: Told how far it is.
             name: What is decoded, for the progress line.
         """
-        max_new_tokens = self._config.eval.max_new_tokens
+        max_new_tokens = self.config.eval.max_new_tokens
         stop_ids = {self._target.eos_id}
         decodings = []
-        with computing_in(self._target, self._config.eval.dtype):
+        with computing_in(self._target, self.config.eval.dtype):
             for prompt in self._prompts:
                 if drafter is None:
                     decoding = decode_plain(

@@ -1,4 +1,4 @@
-"""Prompts to decode, from a file of conversations; imports no torch."""
+"""Prompts to decode, from a source of conversations; imports no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Question:
     """One prompt.
 
     Attributes:
-        id: The row's own, else its line.
+        id: The row's own, else its number from 1.
         conversation: Its turns; what follows the first user turn is not used.
     """
 
@@ -25,29 +25,28 @@ class Question:
     conversation: Conversation
 
 
-def read_questions(path: Path, *, limit: int | None = None) -> list[Question]:
-    """Read the prompts of a JSONL file.
+def read_questions(source: Path | str, *, limit: int | None = None) -> list[Question]:
+    """Read prompts.
 
     Args:
-        path: A JSON object a line with `messages`, and an `id` if it likes.
+        source: As `data.held_out` in a run file; rows may have an `id`, and answers are not used.
         limit: Rows to read at most.
 
     Raises:
-        ConfigError: A line is no conversation or has no user turn, or the file has none; names
-            file and line.
+        ConfigError: A row is no conversation or has no user turn, or there is none.
     """
-    rows = read_rows(path, max_rows=limit)
-    problems = [
-        f"{path}: row {number}: no user turn to answer"
-        for number, row in enumerate(rows, start=1)
-        if "user" not in [turn["role"] for turn in row.conversation.messages]
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return [
+    found = [
         Question(str(row.raw.get("id", number)), row.conversation)
-        for number, row in enumerate(rows, start=1)
+        for number, row in enumerate(read_rows(source, max_rows=limit), start=1)
     ]
+    silent = [
+        one.id
+        for one in found
+        if "user" not in [turn["role"] for turn in one.conversation.messages]
+    ]
+    if silent:
+        raise ConfigError([f"{source}: row {silent[0]}: no user turn to answer"])
+    return found
 
 
 def question_of(text: str) -> Question:

@@ -63,7 +63,9 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal, terms: 
             folder.baseline, config=config, inputs=inputs, evaluation=evaluation, progress=progress
         )
     with watch.phase("train"):
-        outcome = train_and_save(config, inputs=inputs, session=session, guard=guard)
+        outcome = train_and_save(
+            config, inputs=inputs, session=session, guard=guard, evaluation=evaluation
+        )
     results: dict[str, Any] = {
         "training": outcome.summary(),
         "held_out": {"before": before.held_out},

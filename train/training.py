@@ -15,6 +15,7 @@ from train.contract import contract_of
 from train.course import Course
 from train.ledger import Ledger
 from train.loop import train
+from train.loop_evaluation import LoopEvaluation
 from train.machine import package_versions
 from train.metrics import MetricsWriter, keep_steps
 from train.resume import changes, find_start, restore
@@ -24,6 +25,7 @@ from train.snapshot import Camera
 
 if TYPE_CHECKING:
     from train.config import TrainConfig
+    from train.evaluate import Evaluation
     from train.inputs import Inputs
     from train.ledger import Outcome, StepReport
     from train.progress import Progress
@@ -33,7 +35,12 @@ if TYPE_CHECKING:
 
 
 def train_and_save(
-    config: TrainConfig, *, inputs: Inputs, session: Session, guard: CompileGuard
+    config: TrainConfig,
+    *,
+    inputs: Inputs,
+    session: Session,
+    guard: CompileGuard,
+    evaluation: Evaluation,
 ) -> Outcome:
     """Train from the newest checkpoint on, or from the start, until the end or until stopped.
 
@@ -72,8 +79,15 @@ def train_and_save(
         camera = Camera(course, ledger, best, contract, session.terms.receipt_id)
         every_steps = config.checkpoint.every_steps
         saver = Saver(store, camera=camera, every_steps=every_steps, say=progress.say)
+        evaluate = LoopEvaluation(
+            evaluation,
+            drafter=inputs.pair.drafter,
+            best=best,
+            metrics=metrics,
+            progress=progress,
+        )
         try:
-            after_step = (guard.after_step, saver)
+            after_step = (guard.after_step, evaluate, saver)
             train(course, ledger=ledger, stop=session.stop, after_step=after_step)
         except DenseAttentionTooLargeError as error:
             raise ConfigError([f"train.num_anchors: {error}"]) from error

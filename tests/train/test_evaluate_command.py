@@ -131,9 +131,7 @@ def test_sampled_answers_are_not_called_lossless(
         pytest.param(["bare"], "no run tells which target", id="bare"),
         pytest.param(["bare", "--target", "model"], "wanted --prompts", id="bare-prompts"),
         pytest.param(
-            ["out-0", "--prompts", "gone"],
-            "gone: cannot read the data file: No such file",
-            id="no-prompts",
+            ["out-0", "--prompts", "gone"], "gone: cannot read the data file", id="no-prompts"
         ),
         pytest.param(["out-0", "--prompts", "odd"], "odd: row 2: no user turn", id="no-user"),
         pytest.param(["out-0", "--json", "no/x"], "no such folder", id="json-folder"),

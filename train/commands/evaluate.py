@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         device=options.device,
         dtype=options.dtype,
     )
-    report = {"prompts_file": str(prompts), **evaluate(request)}
+    report = {"prompts_file": prompts, **evaluate(request)}
     if options.json:
         write_json(options.json, report)
     as_json = json.dumps(json_ready(report), indent=2)
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def held_out_of(reference: Reference) -> Path:
+def held_out_of(reference: Reference) -> str:
     """Return the run's own held-out data.
 
     Raises:
@@ -104,4 +104,4 @@ def held_out_of(reference: Reference) -> Path:
     """
     if reference.run is None:
         raise ConfigError([f"{reference.given}: no run tells its held-out data; wanted --prompts"])
-    return Path(reference.run.data.held_out)
+    return reference.run.data.held_out
