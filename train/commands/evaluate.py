@@ -33,9 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("runs", type=Path, nargs="+", metavar="RUN", help="run folder or checkpoint folder")
     add(
         "--prompts",
-        type=Path,
         metavar="FILE",
-        help="JSONL with messages; default: the held-out data",
+        help="JSONL with messages, as data.held_out in a run file; default: the run's held-out data",
     )
     add("--num-prompts", type=positive, metavar="N", help="the first N prompts; default: all")
     add(
