@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--prompts",
         metavar="FILE",
-        help="JSONL with messages, as data.held_out in a run file; default: the run's held-out data",
+        help="as data.held_out in a run file; default: that of the run",
     )
     add("--num-prompts", type=positive, metavar="N", help="the first N prompts; default: all")
     add(
