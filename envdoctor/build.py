@@ -15,6 +15,7 @@ from envdoctor import profile as profiles
 from envdoctor.build_lock import held
 from envdoctor.errors import EnvdoctorError
 from envdoctor.filesystem import enough_space
+from envdoctor.import_check import require_imports
 from envdoctor.install import require_room
 from envdoctor.locking import resolved
 from envdoctor.preparation import prepare, umask
@@ -23,7 +24,7 @@ from envdoctor.shell import stoppable
 from envdoctor.stock import installed
 from envdoctor.store import Store
 from envdoctor.talk import Stages
-from envdoctor.verify import UnfitEnvironmentError, require_imports, verify_files
+from envdoctor.verify import UnfitEnvironmentError, verify_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,11 +114,16 @@ def build(request: BuildRequest, *, settings: Settings, talk: Talk) -> Built:
         held(place.lock_file, what=what, waiting=waiting),
     ):
         for name in store.clean(place):
-            stages.note(f"threw away what an unfinished build left: {name}")
+            stages.note(f"threw away what an unfinished build left: {name}; its wheels are kept")
         try:
             return _build(_Job(request, settings, place, stages))
         except KeyboardInterrupt:
-            stages.note(f"stopped; current is {place.linked('current') or 'still none'}")
+            where = f" in stage {stages.current}" if stages.current else ""
+            current = place.linked("current")
+            stages.note(
+                f"stopped{where}; run the same command to go on; "
+                f"{f'current is still {current}' if current else 'there is no current yet'}"
+            )
             raise
         finally:
             _tidy(place, stages)

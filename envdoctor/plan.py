@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from envdoctor.torch_index import default_build
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -150,12 +152,22 @@ def _from_default(profile: Profile, sources: Sources) -> Iterator[Candidate | Le
     if reason := _refusal(url, sources):
         yield LeftOut(source=name, reason=reason)
     elif not is_plain_variant(profile):
-        version, variant = profile.torch.version, profile.torch.variant
-        yield LeftOut(source=name, reason=f"its torch {version} is not known to be {variant}")
+        yield LeftOut(source=name, reason=_other_variant(profile, index))
     else:
         links = tuple(str(path) for path in sources.wheels)
         pin = f"torch=={profile.torch.version}"
+        name = f"{name}, whose plain wheel is the same variant ({profile.torch.variant})"
         yield Candidate(source=name, torch=pin, default_index=url or None, find_links=links)
+
+
+def _other_variant(profile: Profile, index: IndexSection | None) -> str:
+    """Say why plain wheels of the default index are not taken, and which would be."""
+    version, variant = profile.torch.version, profile.torch.variant
+    known = default_build(version).partition("+")[2]
+    is_of = f"is {known}, not {variant}" if known else f"is not known to be {variant}"
+    fitting = index.same_variant.get("torch", ()) if index else ()
+    instead = f'; torch.version = "{fitting[-1]}" would do' if fitting else ""
+    return f"its torch {version} {is_of}{instead}"
 
 
 def _refusal(url: str, sources: Sources) -> str:

@@ -50,6 +50,12 @@ def prepare(
         stages.note(note)
     if is_network(place.home):
         stages.note(f"{place.home} is on a network file system: expect a slow build")
+    if found.pip.cert and found.pip.cert != variables.get("SSL_CERT_FILE"):
+        stages.note(f"pip trusts cert = {found.pip.cert}: passing it on to uv as SSL_CERT_FILE")
+    if not _may_link(place) and request.profile.build.link_mode != "copy":
+        stages.note(
+            f"uv's cache {place.cache} is on another file system: files will be copied, not linked"
+        )
     shop = Workshop(
         uv=binary,
         interpreter=python,
@@ -63,6 +69,11 @@ def prepare(
         stages=stages,
     )
     return shop, plan.make(profile, found)
+
+
+def _may_link(place: Store) -> bool:
+    """Tell whether files of uv's cache can be linked into environments."""
+    return place.cache.stat().st_dev == place.staging.stat().st_dev
 
 
 @contextmanager

@@ -92,6 +92,21 @@ class PackagesSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """Packages left out although something requires them."""
 
 
+class LibrariesSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Shared libraries of what is built."""
+
+    require: tuple[Text, ...] = ()
+    """Sonames that must load once the modules are imported, such as `libcudnn.so.9`."""
+    forbid_outside_env: tuple[Text, ...] = (
+        "libcublas",
+        "libcudart",
+        "libcudnn",
+        "libcusparse",
+        "libnccl",
+    )
+    """Beginnings of names that must not be loaded from outside of the environment."""
+
+
 class VariablesSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Environment variables of what runs in the environment."""
 
@@ -156,6 +171,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     index: tuple[IndexSection, ...] = ()
     sources: SourcesSection = SourcesSection()
     packages: PackagesSection = PackagesSection()
+    libraries: LibrariesSection = LibrariesSection()
     env: VariablesSection = VariablesSection()
     gpu: GpuSection = GpuSection()
     check: CheckSection = CheckSection()

@@ -265,4 +265,5 @@ def _exhausted(
     if plan.constraints and kind is NoSolutionError:
         lines += [f"  pip's constraints hold here: {', '.join(plan.constraints)}"]
         hint += '; if a constraint is in the way, set PIP_CONSTRAINT= or pip_config = "ignore"'
-    return kind("\n".join(lines), reference=_REFERENCES[kind], hint=hint)
+    own = dict.fromkeys(failure.hint for failure in failures if failure.hint)
+    return kind("\n".join(lines), reference=_REFERENCES[kind], hint="; ".join([*own, hint]))

@@ -77,6 +77,11 @@ class Stages:
         self._say(EventKind.DONE, text, seconds=self.seconds[name])
         self._current = ""
 
+    @property
+    def current(self) -> str:
+        """Name of the stage that runs, or in which it was that work ended; empty between stages."""
+        return self._current
+
     def note(self, text: str) -> None:
         """Say something worth knowing."""
         self._say(EventKind.NOTE, text)

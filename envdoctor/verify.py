@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
 from envdoctor.diagnose import diagnose
 from envdoctor.errors import VerificationError
 from envdoctor.facts import Distribution, DistributionsFact, InterpreterFact
+from envdoctor.machine_checks import OF_THE_MACHINE
 from envdoctor.probes import collect
 from envdoctor.probes.files import read_text
 from envdoctor.probes.record import parse_rows
 from envdoctor.probes.subject import Subject
+from envdoctor.verdict import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,25 +30,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 _WRITTEN_BY_UV = frozenset({"_virtualenv.py", "_virtualenv.pth"})
-_IMPORTS = """
-import importlib, json, os, sys
-names, env = json.loads(sys.argv[1]), os.path.realpath(sys.argv[2]) + os.sep
-failed = {}
-for name in names:
-    try:
-        importlib.import_module(name)
-    except BaseException as error:
-        failed[name] = f"{type(error).__name__}: {error}"
-torch = sys.modules.get("torch")
-if torch is not None and hasattr(torch, "nn"):
-    try:
-        torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
-    except Exception as error:
-        failed["torch, one step on the CPU"] = f"{type(error).__name__}: {error}"
-files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
-outside = [f"{n} ({f})" for n, f in files.items() if f and not os.path.realpath(f).startswith(env)]
-print(json.dumps({"failed": failed, "outside": outside}))
-"""
 
 
 class UnfitEnvironmentError(VerificationError):
@@ -83,6 +66,8 @@ def verify_files(env: Path, lock: Lock, profile: Profile, shop: Workshop) -> Rep
     require_owners(facts)
     report = diagnose(env, profile=profile, all_records=True, variables=shop.variables)
     require_health(report, env)
+    for problem in of_machine(report):
+        shop.stages.note(f"{problem}; built and checked on the CPU")
     return report
 
 
@@ -113,7 +98,7 @@ def require_owners(facts: FactSet) -> None:
     strays = list(ownerless(facts))
     if strays:
         raise UnfitEnvironmentError(
-            f"{len(strays)} files belong to no package: {_listed(strays)}", reference="stray-files"
+            f"{len(strays)} files belong to no package: {listed(strays)}", reference="stray-files"
         )
 
 
@@ -134,47 +119,28 @@ def ownerless(facts: FactSet) -> list[str]:
 
 
 def require_health(report: Report, env: Path) -> None:
-    """Refuse an environment whose report has errors.
+    """Refuse an environment whose report has errors other than of the machine that it lies on.
 
     Raises:
         UnfitEnvironmentError: It has, or a required check said nothing.
     """
-    if report.exit_code:
-        first = next(iter(report.problems()), None)
+    own = tuple(one for one in report.findings if one.check not in OF_THE_MACHINE)
+    judged = replace(report, findings=own)
+    if judged.exit_code:
+        first = next(iter(judged.problems()), None)
         reason = first.message if first else "a required check said nothing"
         raise UnfitEnvironmentError(
             f"{env} does not pass its checks: {reason}", reference="checks-failed", report=report
         )
 
 
-def require_imports(env: Path, profile: Profile, shop: Workshop) -> None:
-    """Import the profile's modules in the environment, apart from this process.
-
-    Raises:
-        UnfitEnvironmentError: One does not import, takes too long, or comes from outside.
-    """
-    # -I leaves out the variables and folders of the user, PYTHONDONTWRITEBYTECODE among them: -B.
-    argv = [str(env / "bin/python"), "-I", "-B", "-c", _IMPORTS]
-    argv += [json.dumps(profile.check.imports), str(env)]
-    try:
-        done = shop.run(argv, timeout=profile.check.timeout_seconds)
-    except TimeoutError as error:
-        raise UnfitEnvironmentError(f"imports: {error}", reference="imports-too-slow") from error
-    result = _answer(done.stdout)
-    failed, outside = result.get("failed", {}), result.get("outside", [])
-    if done.returncode != 0 or not result:
-        ended = f"ended with {done.returncode}: {_last_line(done.stderr)}"
-        raise UnfitEnvironmentError(
-            f"the process of the imports {ended}", reference="imports-crashed"
-        )
-    if failed:
-        lines = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-        raise UnfitEnvironmentError(f"does not import: {lines}", reference="imports-failed")
-    if outside:
-        raise UnfitEnvironmentError(
-            f"imported from outside the environment: {_listed(outside)}",
-            reference="imports-foreign",
-        )
+def of_machine(report: Report) -> list[str]:
+    """Return what is wrong with the machine: it keeps nobody from building for another."""
+    return [
+        problem.message
+        for finding, problem in report.ranked()
+        if finding.check in OF_THE_MACHINE and problem.severity is Severity.ERROR
+    ]
 
 
 def _canonical(version: str) -> str:
@@ -184,24 +150,11 @@ def _canonical(version: str) -> str:
         return version
 
 
-def _answer(stdout: str) -> dict[str, Any]:
-    """Return what the last line says: an imported module may print as well."""
-    lines = stdout.strip().splitlines()
-    try:
-        answer: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-    except ValueError:
-        return {}
-    return answer
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["it said nothing"])[-1]
-
-
 def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    return _listed([f"{name} {version}" for name, version in pairs])
+    return listed([f"{name} {version}" for name, version in pairs])
 
 
-def _listed(items: list[str]) -> str:
+def listed(items: list[str]) -> str:
+    """Return the first of some things in words, and how many more there are."""
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     return (", ".join(items[:_SHOWN]) + more) or "nothing"

@@ -375,7 +375,8 @@ def test_interrupt_leaves_things_clean(bench: Bench, number: signal.Signals) -> 
     process.send_signal(number)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == ExitCode.INTERRUPTED
-    assert f"stopped; current is {first.path.name}" in output
+    assert "stopped in stage import; run the same command to go on" in output
+    assert f"current is still {first.path.name}" in output
     assert not bench.left_over()
     assert bench.current.resolve() == first.path
 

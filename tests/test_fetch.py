@@ -223,7 +223,8 @@ def test_interrupted_download_says_what_is_kept(bench: Bench) -> None:
     assert time.monotonic() - start < 30
     assert process.returncode == ExitCode.INTERRUPTED
     assert "GB are kept: the same command goes on there" in output
-    assert "stopped; current is still none" in output
+    assert "stopped in stage fetch; run the same command to go on" in output
+    assert "there is no current yet" in output
 
 
 def test_pytorch_like_index_is_preferred_and_its_fallback_is_of_the_same_variant(

@@ -142,7 +142,7 @@ def test_two_hundred_kills_break_nothing(witness: Witness) -> None:
     witness.build("9.9.0")
     random = Random(0)  # noqa: S311  when to kill is no secret
     longest = _seconds_of_a_build(witness)
-    for number in range(max(120, 220 - kills)):
+    for number in range(max(80, 225 - kills)):
         process = witness.bench.start(witness.bench.write(torch=f"9.9.{number % 2}"), force=True)
         time.sleep(random.uniform(0.0, longest))
         process.kill()

@@ -17,6 +17,7 @@ from envdoctor.resolve import compile_options, project_file
 from envdoctor.sources import Sources
 
 NEAR = IndexSection(name="near", url="https://near/whl", packages=("torch",))
+PYPI = "PyPI, whose plain wheel is the same variant (cu128)"
 MAIN = IndexSection(name="main", default=True, same_variant={"torch": ("2.10.0",)})
 
 
@@ -46,7 +47,7 @@ def test_everything_in_order() -> None:
         ("near index https://near/whl", "torch==2.10.0+cu128"),
         ("pip's index https://pip/ and find-links /l", "torch==2.10.0+cu128"),
         ("pip's index https://pip/ and find-links /l", "torch==2.10.0"),
-        ("PyPI", "torch==2.10.0"),
+        (PYPI, "torch==2.10.0"),
     ]
     assert made.left_out == ()
 
@@ -56,7 +57,7 @@ def test_plain_wheels_are_asked_for_only_where_they_are_the_variant() -> None:
     assert sources_of(made) == [("near index https://near/whl", "torch==2.11.0+cu128")]
     assert [(one.source, one.reason) for one in made.left_out] == [
         ("pip's configuration", "pip is configured with no source of its own"),
-        ("PyPI", "its torch 2.11.0 is not known to be cu128"),
+        ("PyPI", 'its torch 2.11.0 is cu130, not cu128; torch.version = "2.10.0" would do'),
     ]
 
 
@@ -74,7 +75,7 @@ def replace_variants() -> IndexSection:
 
 def test_dead_index_is_left_out_with_its_reason() -> None:
     made = plan.make(profile(), Sources(dead={NEAR.url: "near did not answer (DNS)"}))
-    assert sources_of(made) == [("PyPI", "torch==2.10.0")]
+    assert sources_of(made) == [(PYPI, "torch==2.10.0")]
     assert made.left_out[0].source == "near index"
     assert made.left_out[0].reason == "near did not answer (DNS)"
 
@@ -91,7 +92,7 @@ def test_other_packages_come_from_where_pip_takes_them() -> None:
         extra_indexes=("https://x/",),
         find_links=("/l",),
     )
-    assert made.candidates[-1] == Candidate(source="PyPI", torch="torch==2.10.0")
+    assert made.candidates[-1] == Candidate(source=PYPI, torch="torch==2.10.0")
 
 
 def test_dead_index_of_pip_gives_way_to_the_default_index() -> None:
@@ -103,7 +104,7 @@ def test_dead_index_of_pip_gives_way_to_the_default_index() -> None:
 def test_default_index_of_the_profile_stands_for_pypi() -> None:
     mirror = msgspec.structs.replace(MAIN, url="https://mirror/")
     made = plan.make(profile(index=(NEAR, mirror)), Sources())
-    assert made.candidates[-1].source == "main index https://mirror/"
+    assert made.candidates[-1].source.startswith("main index https://mirror/, whose")
     assert {one.default_index for one in made.candidates} == {"https://mirror/"}
     dead = plan.make(profile(index=(NEAR, mirror)), Sources(dead={"https://mirror/": "no answer"}))
     assert dead.left_out[-1].reason == "no answer"
