@@ -4,7 +4,8 @@ A run file is TOML. Unknown keys are refused, and all problems of a file are rep
 with its dotted key, what was found and what is wanted. `check_inputs` then looks at the files that
 a run names. Neither imports torch, so that a launcher can refuse a bad file in milliseconds.
 
-Relative paths in a run file start at the folder of the run file.
+Relative paths in a run file start at the folder of the run file, those of `--set` at the working
+folder.
 """
 
 from __future__ import annotations
@@ -12,46 +13,34 @@ from __future__ import annotations
 import math
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from train.checkpoint_settings import CheckpointConfig
+from train.data_section import HUB_PREFIX, DataConfig, absolute_source
 from train.layout import LayoutConfig, check_layout, contradictions
+from train.overrides import Override, overlaid, parse_overrides
 from train.settings import ConfigError, problems_of
+from train.target_section import TargetConfig, TokenId, absolute_target, is_local_path
 from train.train_section import PositiveInt, TrainSettings
 
 __all__ = [
     "ConfigError",
+    "DataConfig",
+    "TargetConfig",
     "TrainConfig",
     "TrainSettings",
+    "changed",
     "check_inputs",
     "check_layout",
+    "is_local_path",
     "load_config",
     "to_builtins",
 ]
 
-PACKAGE_PREFIX = "package:"
-
-TokenId = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class TargetConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The frozen language model whose tokens the drafter must predict."""
-
-    path: Annotated[str, msgspec.Meta(min_length=1)]
-    """A model folder, a `.gguf` file, a hub id, or `package:NAME/FILE` for a file inside an
-    installed package of the environment that runs the training."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Element type of weights and states; auto is float32 on CPU and bfloat16 on CUDA."""
-    attention: Literal["auto", "sdpa", "eager"] = "auto"
-    """Attention implementation of the target in transformers; auto is sdpa where the architecture
-    has it."""
-    layer_ids: tuple[TokenId, ...] | None = None
-    """Decoder layers whose outputs the drafter reads, 0-based; unset spreads `draft.num_layers`
-    of them from the second layer to the third from last."""
-    eos_token_id: TokenId | None = None
-    """Token id that ends a turn; unset takes the tokenizer's."""
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class DraftConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -65,23 +54,6 @@ class DraftConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Tokens in a block, the known first one included."""
     init: Literal["random", "target"] = "random"
     """Where layer weights start: normal noise, or copies of the target's last layers."""
-
-
-class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """JSONL conversations; the assistant turns should be the target's own words."""
-
-    train: Annotated[str, msgspec.Meta(min_length=1)]
-    """File of the conversations to train on."""
-    held_out: Annotated[str, msgspec.Meta(min_length=1)]
-    """File of the conversations kept for evaluation; shares no prompt with `train`."""
-    max_length: Annotated[int, msgspec.Meta(ge=8)] = 3072
-    """Tokens of a conversation that are kept."""
-    buckets: tuple[PositiveInt, ...] = (512, 1024, 2048, 3072)
-    """Tokens: rows are padded to the smallest of these lengths that holds them."""
-    min_supervised: PositiveInt | None = None
-    """Tokens: rows with fewer assistant tokens are dropped; unset is twice the block size."""
-    max_rows: PositiveInt | None = None
-    """Conversations taken from the start of `train`; unset takes all."""
 
 
 class EvalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -147,12 +119,16 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return self.data.min_supervised or 2 * self.draft.block_size
 
 
-def load_config(path: Path) -> TrainConfig:
+def load_config(path: Path, *, settings: Sequence[str] = ()) -> TrainConfig:
     """Read and validate a run file; its paths come back absolute.
 
+    Args:
+        path: The run file.
+        settings: `KEY=VALUE` each, laid over it; their paths start at the working folder.
+
     Raises:
-        ConfigError: The file is missing, is no TOML, or holds a value that is not allowed; one
-            line for each problem.
+        ConfigError: The file is missing, is no TOML, or a value is not allowed; one line for each
+            problem, which names the file or `--set`.
     """
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
@@ -161,13 +137,61 @@ def load_config(path: Path) -> TrainConfig:
         raise ConfigError([f"{path}: cannot read the run file: {reason}"]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError([f"{path}: not valid TOML: {error}"]) from error
-    problems = problems_of(raw, TrainConfig)
+    return _validated(raw, path=path, settings=settings)
+
+
+def changed(config: TrainConfig, *, path: Path, settings: Sequence[str]) -> TrainConfig:
+    """Return a config that was validated before with settings laid over it.
+
+    Args:
+        config: As a run folder keeps it.
+        path: Where it is from, for messages.
+        settings: As in `load_config`.
+
+    Raises:
+        ConfigError: A setting is not allowed; one line for each.
+    """
+    return _validated(_without_none(to_builtins(config)), path=path, settings=settings)
+
+
+def _validated(raw: dict[str, Any], *, path: Path, settings: Sequence[str]) -> TrainConfig:
+    overrides = parse_overrides(settings, TrainConfig)
+    try:
+        raw = overlaid(raw, [_from_working_folder(one) for one in overrides])
+        problems = problems_of(raw, TrainConfig)
+    except ConfigError as error:
+        problems = list(error.problems)
     if not problems:
         config = msgspec.convert(raw, TrainConfig)
         problems = cross_field_problems(config)
         if not problems:
             return with_absolute_paths(config, path.resolve().parent)
-    raise ConfigError([f"{path}: {problem}" for problem in problems])
+    raise ConfigError(
+        [
+            f"--set {problem}"
+            if any(one.touches(problem.partition(":")[0]) for one in overrides)
+            else f"{path}: {problem}"
+            for problem in problems
+        ]
+    )
+
+
+def _from_working_folder(override: Override) -> Override:
+    """Return a setting whose path, if it is one, does not start at the folder of the run file."""
+    value = override.value
+    if isinstance(value, str):
+        if override.key in {"data.train", "data.held_out"}:
+            return Override(override.key, absolute_source(value, Path.cwd()))
+        if override.key == "target.path":
+            return Override(override.key, absolute_target(value, Path.cwd()))
+    return override
+
+
+def _without_none(value: Any) -> Any:
+    """Return JSON-able values as TOML would have them: what is unset is absent."""
+    if isinstance(value, dict):
+        return {key: _without_none(one) for key, one in value.items() if one is not None}
+    return value
 
 
 def cross_field_problems(config: TrainConfig) -> list[str]:
@@ -213,20 +237,13 @@ def with_absolute_paths(config: TrainConfig, folder: Path) -> TrainConfig:
     """Return the config with data files, and a target that is a local path, taken from `folder`."""
     data = msgspec.structs.replace(
         config.data,
-        train=str(folder / config.data.train),
-        held_out=str(folder / config.data.held_out),
+        train=absolute_source(config.data.train, folder),
+        held_out=absolute_source(config.data.held_out, folder),
     )
-    target = config.target
-    if is_local_path(target.path) or (folder / target.path).exists():
-        target = msgspec.structs.replace(target, path=str(folder / target.path))
+    target = msgspec.structs.replace(
+        config.target, path=absolute_target(config.target.path, folder)
+    )
     return msgspec.structs.replace(config, data=data, target=target)
-
-
-def is_local_path(target_path: str) -> bool:
-    """Return whether a target is written as a path and not as a hub id or package file."""
-    if target_path.startswith(PACKAGE_PREFIX):
-        return False
-    return target_path.startswith((".", "/", "~")) or target_path.endswith(".gguf")
 
 
 def check_inputs(config: TrainConfig) -> None:
@@ -241,7 +258,7 @@ def check_inputs(config: TrainConfig) -> None:
     problems = [
         f"data.{key}: no file at {path}"
         for key, path in (("train", config.data.train), ("held_out", config.data.held_out))
-        if not Path(path).is_file()
+        if not path.startswith(HUB_PREFIX) and not Path(path).is_file()
     ]
     target = config.target.path
     if is_local_path(target) and not Path(target).expanduser().exists():

@@ -50,10 +50,12 @@ class Row:
     """A conversation with what else its row holds.
 
     Args:
+        where: Source and place.
         raw: The row.
         conversation: What it says.
     """
 
+    where: str
     raw: dict[str, Any]
     conversation: Conversation
 
@@ -88,7 +90,7 @@ def read_rows(source: Path | str, *, max_rows: int | None = None) -> list[Row]:
             problems.append(f"{row.where}: {row.problem}")
             continue
         try:
-            rows.append(Row(row.value, parse_row(row.value, where=row.where)))
+            rows.append(Row(row.where, row.value, parse_row(row.value, where=row.where)))
         except ConfigError as error:
             problems += error.problems
     if len(problems) > MAX_SHOWN_PROBLEMS:

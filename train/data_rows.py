@@ -9,12 +9,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from train.data_section import HUB_PREFIX
 from train.settings import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HUB_PREFIX = "hub:"
 PARQUET_SUFFIX = ".parquet"
 
 

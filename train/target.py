@@ -18,12 +18,12 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from train.config import PACKAGE_PREFIX
 from train.frozen_target import TargetStates
 from train.layer_ids import tapped_layer_ids
 from train.settings import ConfigError
 from train.target_ends import ends_of
 from train.target_mask import attention_mask
+from train.target_section import PACKAGE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -229,7 +229,7 @@ def test_looping(text: str, is_bad: object) -> None:
 def test_answers_of_no_use(tiny: Target, text: str, dropped: str) -> None:
     answering = Answering(tiny, max_new_tokens=30, thinking=None)
     raw = {"messages": asked("u:x")}
-    dialogue = Dialogue.of(Row(raw, parse_row(raw, where="f:1")))
+    dialogue = Dialogue.of(Row("f:1", raw, parse_row(raw, where="f:1")))
     request = answering.ask(dialogue)
     assert request is not None
     ids = tiny.tokenizer(text)["input_ids"]

@@ -6,6 +6,7 @@ once. What happens without a sub-command is `train.commands.train`.
 """
 
 COMMANDS = {
+    "fields": "print every setting of a run file with its default and meaning",
     "warm": "compile what a run needs, and stop before its first step",
     "evaluate": "measure finished drafters: acceptance, losslessness, speed-up",
     "self-prompts": "let the target write prompts itself, as many as wanted",

@@ -13,7 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.config import check_inputs, check_layout, load_config
+from train.config import changed, check_inputs, check_layout, load_config
+from train.overrides import add_set_argument
 from train.run_folder import BusyError, RunFolder
 from train.session import Terms
 from train.settings import ConfigError
@@ -32,12 +33,13 @@ BUSY_EXIT_CODE = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what a training takes."""
     parser.add_argument("--config", type=Path, help="run file, TOML")
+    add_set_argument(parser)
     parser.add_argument("--out", type=Path, help="new folder; default runs/NAME-TIME")
     parser.add_argument(
         "--resume",
         type=Path,
         metavar="RUN",
-        help="folder of a run to go on with; --config then replaces its settings",
+        help="folder of a run to go on with; --config or --set then change its settings",
     )
     parser.add_argument(
         "--allow-data-change",
@@ -76,7 +78,7 @@ def _prepared(options: argparse.Namespace) -> tuple[TrainConfig, RunFolder]:
     Raises:
         ConfigError: The arguments, the run file or the folder cannot be used.
     """
-    given = options.config and load_config(options.config)
+    given = options.config and load_config(options.config, settings=options.set)
     if options.resume is None:
         if given is None:
             raise ConfigError(["--config: missing, wanted a run file; or --resume RUN"])
@@ -86,7 +88,8 @@ def _prepared(options: argparse.Namespace) -> tuple[TrainConfig, RunFolder]:
     if options.out is not None:
         raise ConfigError(["--out: wanted without --resume, which goes on in its own folder"])
     folder = RunFolder.existing(options.resume)
-    return _checked(given or folder.resolved_config()), folder
+    former = changed(folder.resolved_config(), path=folder.config, settings=options.set)
+    return _checked(given or former), folder
 
 
 def _checked(config: TrainConfig) -> TrainConfig:
@@ -98,7 +101,8 @@ def _checked(config: TrainConfig) -> TrainConfig:
 def _run(
     config: TrainConfig, *, folder: RunFolder, stop: StopSignal, options: argparse.Namespace
 ) -> int:
-    if folder.is_finished() and not (options.config or options.allow_data_change):
+    is_changed = options.config or options.set or options.allow_data_change
+    if folder.is_finished() and not is_changed:
         sys.stderr.write(f"{folder.path}: the run is finished; see {folder.summary}\n")
         return 0
     # Here, because torch takes seconds to import.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.config import check_inputs, check_layout, load_config
+from train.overrides import add_set_argument
 from train.run_folder import write_json
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what warming takes."""
     parser.add_argument("--config", type=Path, required=True, help="run file, TOML")
+    add_set_argument(parser)
     parser.add_argument("--report", type=Path, help="write here what was compiled, as JSON")
 
 
@@ -30,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         0 warm; 1 a self-test of target or attention failed.
     """
-    config = load_config(options.config)
+    config = load_config(options.config, settings=options.set)
     check_layout(config.layout, torch_version=metadata.version("torch"))
     check_inputs(config)
     # Here, because torch takes seconds to import.
