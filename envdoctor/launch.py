@@ -13,7 +13,7 @@ from envdoctor.diagnose import diagnose
 from envdoctor.errors import ToolError, UsageError, VerificationError
 from envdoctor.probes.interpreter import checked_prefix
 from envdoctor.profile import VariablesSection
-from envdoctor.resources import bundled
+from envdoctor.resources import bundled, trainer_module
 from envdoctor.seals import seal_of
 from envdoctor.store import Store
 from envdoctor.talk import Event, EventKind
@@ -68,7 +68,7 @@ def train(request: TrainRequest, *, settings: Settings, talk: Talk) -> int:
             `UnfitEnvironmentError` with the report.
     """
     require_valid(request)
-    if {"-h", "--help"} & set(request.command):
+    if {"-h", "--help"} & set(request.command) or request.command[:1] in talkers():
         return explain(request.command, settings)
     place = choose(request, settings)
     if not request.command:
@@ -87,8 +87,13 @@ def train(request: TrainRequest, *, settings: Settings, talk: Talk) -> int:
         return shell.supervise(command, env=variables(place, kept), keep=[descriptor])
 
 
+def talkers() -> list[tuple[str, ...]]:
+    """Return the sub-commands that only print something about the trainer."""
+    return [(name,) for name in trainer_module("commands").TALKERS]
+
+
 def explain(command: Sequence[str], settings: Settings) -> int:
-    """Let a sub-command print its help, which takes no environment.
+    """Let a sub-command print what takes no environment, as its help.
 
     Returns:
         Its exit code.
@@ -154,6 +159,7 @@ def argv(env: Path, request: TrainRequest) -> list[str]:
         return [str(python), "-m", "train", *request.command]
     given = {"--config": request.config, "--resume": request.resume, "--out": request.out}
     options = [text for name, path in given.items() if path for text in (name, str(path))]
+    options += [f"--set={change}" for change in request.changes]
     return [str(python), "-m", "train", *options, *request.extra]
 
 

@@ -25,6 +25,7 @@ class TrainRequest:
     Args:
         config: The run file; None goes on with `resume`, or runs `command`.
         resume: Folder of a run to go on with; None begins one.
+        changes: `KEY=VALUE` each, laid over the settings of the run.
         command: A sub-command of the trainer with its arguments; empty trains.
         out: Folder of the run; None for the trainer's default.
         env: An existing environment; None for one that envdoctor built.
@@ -35,6 +36,7 @@ class TrainRequest:
 
     config: Path | None = None
     resume: Path | None = None
+    changes: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     out: Path | None = None
     env: Path | None = None
@@ -65,9 +67,9 @@ def require_valid(request: TrainRequest) -> None:
             reference="no-such-command",
             hint=f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}",
         )
-    if request.config or request.out or request.resume:
+    if request.config or request.out or request.resume or request.changes:
         raise UsageError(
-            f"--config, --out and --resume before {name} are those of a training",
+            f"--config, --set, --out and --resume before {name} are those of a training",
             reference="misplaced-option",
             hint=f"arguments of {name} stand behind it",
         )
@@ -103,9 +105,11 @@ def configuration(request: TrainRequest) -> Any:
     Raises:
         train.settings.ConfigError: They are not valid.
     """
+    rules = trainer_module("config")
     if request.config:
-        return trainer_module("config").load_config(request.config)
-    return trainer_module("run_folder").RunFolder(request.resume).resolved_config()
+        return rules.load_config(request.config, settings=request.changes)
+    folder = trainer_module("run_folder").RunFolder(request.resume)
+    return rules.changed(folder.resolved_config(), path=folder.config, settings=request.changes)
 
 
 def require_layout(request: TrainRequest, env: Path) -> None:

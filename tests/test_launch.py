@@ -125,6 +125,27 @@ def test_run_is_resumed_from_its_folder_alone(bench: Bench) -> None:
     ]
 
 
+def test_settings_reach_the_trainer_and_are_checked_before(bench: Bench) -> None:
+    bench.build(bench.write())
+    changes = ("train.epochs=3", 'data.train="train.jsonl"')
+    wanted = request(bench, changes=("data.max_length=64", "data.buckets=[64]"))
+    assert launch.train(wanted, settings=variables_of(bench), talk=silent) == 7
+    found = json.loads((bench.folder / "spy.json").read_text())
+    assert found["argv"][4:6] == ["--set=data.max_length=64", "--set=data.buckets=[64]"]
+    with pytest.raises(UserFileError, match=r"data\.train: no file at"):
+        launch.train(request(bench, changes=changes), settings=variables_of(bench), talk=silent)
+    with pytest.raises(UserFileError, match=r"--set train\.epochs: found 0, wanted"):
+        launch.train(
+            request(bench, changes=("train.epochs=0",)), settings=variables_of(bench), talk=silent
+        )
+
+
+def test_fields_need_no_environment(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    wanted = TrainRequest(command=("fields",))
+    assert launch.train(wanted, settings=variables_of(bench), talk=silent) == 0
+    assert "train.epochs: a whole number at least 1; default 6" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("make", "problem"),
     [

@@ -193,12 +193,19 @@ def render(
 
 
 def prompt_ids(conversation: Conversation, tokenizer: Any) -> list[int] | None:
-    """Return the tokens that a user's first question is asked with; None without a user turn."""
+    """Return the tokens that a user's first question is asked with.
+
+    Returns:
+        Its ids; None without a user turn, or where the template refuses the turns before it.
+    """
     roles = [message["role"] for message in conversation.messages]
     if "user" not in roles:
         return None
     turns = conversation.messages[: roles.index("user") + 1]
-    text = render(turns, tokenizer, opens_answer=True, thinking=conversation.thinking)
+    try:
+        text = render(turns, tokenizer, opens_answer=True, thinking=conversation.thinking)
+    except UnusableError:
+        return None
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 

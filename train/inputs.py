@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,7 +20,8 @@ from train.target import load_target
 from train.warm_start import copy_target_layers
 
 if TYPE_CHECKING:
-    from train.config import TrainConfig
+    from train.config import DataConfig, TrainConfig
+    from train.conversations import Conversation
     from train.data import Dataset
     from train.target import Target
 
@@ -52,6 +52,8 @@ def load(config: TrainConfig) -> Inputs:
     """
     device = choose_device(config.train.device)
     attention_for(device, kind=config.train.attention)  # refuses what the device cannot do
+    # A model takes a minute to load; a row that is no conversation is found in a second.
+    conversations, questions = read_data(config.data)
     target = load_target(config.target, num_taps=config.draft.num_layers, device=device)
     drafter = new_drafter(config, target)
     encoding = Encoding(
@@ -61,11 +63,8 @@ def load(config: TrainConfig) -> Inputs:
         max_length=config.data.max_length,
         min_supervised=config.min_supervised,
     )
-    conversations = read_conversations(Path(config.data.held_out))
-    training = build_dataset(
-        read_conversations(Path(config.data.train), max_rows=config.data.max_rows), encoding
-    )
-    held_out = build_dataset(conversations, encoding)
+    training = build_dataset(conversations, encoding)
+    held_out = build_dataset(questions, encoding)
     for key, dataset, least in (("train", training, 1), ("held_out", held_out, 2)):
         if len(dataset.samples) < least:
             raise ConfigError(
@@ -73,13 +72,32 @@ def load(config: TrainConfig) -> Inputs:
             )
     check_mask_token(config.draft.mask_token_id, {"train": training, "held_out": held_out})
     check_target(target, [sample.ids for sample in held_out.samples[:2]])
-    prompts = [prompt_ids(conversation, target.tokenizer) for conversation in conversations]
+    prompts = [prompt_ids(conversation, target.tokenizer) for conversation in questions]
     return Inputs(
         pair=Pair(target, drafter),
         training=training,
         held_out=held_out,
         prompts=[prompt for prompt in prompts if prompt][: config.eval.num_prompts],
     )
+
+
+def read_data(data: DataConfig) -> tuple[list[Conversation], list[Conversation]]:
+    """Return the conversations to train on, and those kept for evaluation.
+
+    Raises:
+        ConfigError: One line for each row that is no conversation, of both sources.
+    """
+    found: list[list[Conversation]] = []
+    problems: list[str] = []
+    for source, max_rows in ((data.train, data.max_rows), (data.held_out, None)):
+        try:
+            found.append(read_conversations(source, max_rows=max_rows))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    training, held_out = found
+    return training, held_out
 
 
 def new_drafter(config: TrainConfig, target: Target) -> Drafter:

@@ -21,6 +21,14 @@ def train(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Run file (TOML) of a training.")
     ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Lay a setting over the run file, as train.epochs=3; may be given again.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; default: runs/NAME-TIME.")
     ] = None,
@@ -46,9 +54,9 @@ def train(
     saves a checkpoint and stops; a second one stops at once. Whatever ended a run, --resume goes on
     from its newest whole checkpoint.
 
-    Sub-commands: warm, evaluate, self-prompts, regenerate, prompts. What stands behind the name is
-    theirs: `envdoctor train evaluate --help` explains one; options of this command stand before the
-    name.
+    Sub-commands: fields, warm, evaluate, self-prompts, regenerate, prompts. What stands behind the
+    name is theirs: `envdoctor train evaluate --help` explains one; options of this command stand
+    before the name. `envdoctor train fields` lists what a run file and --set can hold.
 
     Exit codes: those of the trainer; 1 the environment does not pass, 2 the run file or an argument
     is not valid, 7 the end of the training could not be saved, 8 another process works on the run,
@@ -63,6 +71,7 @@ def train(
     request = TrainRequest(
         config=config,
         resume=resume,
+        changes=tuple(changes or ()),
         command=tuple(command or ()),
         out=out,
         env=env,

@@ -122,6 +122,8 @@ def test_prompt_ends_where_the_answer_begins(tokenizer: Any) -> None:
     ids = prompt_ids(Conversation(turns("hi", "yes", "so", "no")), tokenizer)
     assert tokenizer.decode(ids) == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     assert prompt_ids(Conversation(turns("", "")[1:]), tokenizer) is None
+    strict = make_tokenizer("{{ raise_exception('no such role') }}")
+    assert prompt_ids(Conversation(turns("hi")), strict) is None
 
 
 @given(

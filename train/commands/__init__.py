@@ -14,3 +14,6 @@ COMMANDS = {
     "prompts": "build the prompts of the embedded default from data that packages ship",
 }
 """Name, which with `_` for `-` is also the module's, to what it does; in the order of the help."""
+
+TALKERS = ("fields",)
+"""Those that only print something: they need neither torch nor an environment that has it."""
