@@ -17,7 +17,7 @@ from envdoctor import __version__, manifest, receipt
 from envdoctor import profile as profiles
 from envdoctor.diagnose import Place, gather, judge, policy_of
 from envdoctor.durable import sync_folder
-from envdoctor.errors import UsageError
+from envdoctor.errors import SpaceError, UsageError, VerificationError
 from envdoctor.facts import DistributionsFact, HostFact, InterpreterFact
 from envdoctor.filesystem import enough_space
 from envdoctor.interpreter import Interpreter
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from envdoctor.facts import FactSet
+    from envdoctor.manifest import Manifest
     from envdoctor.profile import Profile
     from envdoctor.report import Report
     from envdoctor.settings import Settings
@@ -80,17 +81,37 @@ def adopt(request: AdoptionRequest, *, settings: Settings, talk: Talk) -> Receip
         if strays := ownerless(facts):
             stages.note(f"{len(strays)} files belong to no package; they are sealed as they are")
         with stages.stage("seal", "manifest, hashes of the whole"):
-            sealed = manifest.make(env)
+            sealed = _sealed(env)
         result = _receipt(request, facts, report, env=env, started=started)
         result = msgspec.structs.replace(
             result, tree=sealed.tree, finished=_now(), seconds=dict(stages.seconds)
         )
-        seal = seal_of(env, settings.home)
-        seal.manifest.parent.mkdir(parents=True, exist_ok=True)
-        sync_folder(settings.home)
-        manifest.write(sealed, seal.manifest)
-        receipt.write(result, seal.receipt)
+        _write(result, sealed, settings.home)
     return result
+
+
+def _sealed(env: Path) -> Manifest:
+    try:
+        return manifest.make(env)
+    except OSError as error:
+        raise VerificationError(
+            f"{error.filename or env}: {error.strerror}", reference="environment-not-readable"
+        ) from error
+
+
+def _write(result: Receipt, sealed: Manifest, home: Path) -> None:
+    seal = seal_of(Path(result.adopted), home)
+    try:
+        seal.manifest.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpaceError(
+            f"cannot make folders in {home}: {error.strerror}",
+            reference="home-not-writable",
+            hint="set ENVDOCTOR_HOME to a folder of your own",
+        ) from error
+    sync_folder(home)
+    manifest.write(sealed, seal.manifest)
+    receipt.write(result, seal.receipt)
 
 
 def adopted(home: Path) -> Iterator[Receipt]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
-from envdoctor.errors import BusyError
+from envdoctor.errors import BusyError, SpaceError
 from envdoctor.filesystem import MOUNTS, is_network
 
 if TYPE_CHECKING:
@@ -73,13 +73,12 @@ def held(
 
     Raises:
         BusyError: Another process holds it, and this is not to wait.
+        SpaceError: Its file cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     is_shared = is_network(path, mounts=mounts)
     told: Holder | None = None
     while True:
-        taken = None if is_shared else _by_kernel(path)
-        taken = _by_file(path) if taken is None else taken
+        taken = _taken(path, is_shared=is_shared)
         if not isinstance(taken, Holder):
             break
         error = _busy(taken, path, what=what, is_forever=is_shared and taken.host != _host())
@@ -93,6 +92,20 @@ def held(
         yield
     finally:
         taken()
+
+
+def _taken(path: Path, *, is_shared: bool) -> Release | Holder:
+    """Take the lock, or return who holds it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found = None if is_shared else _by_kernel(path)
+        return _by_file(path) if found is None else found
+    except OSError as error:
+        raise SpaceError(
+            f"cannot lock {path}: {error.strerror}",
+            reference="home-not-writable",
+            hint="set ENVDOCTOR_HOME to a folder of your own",
+        ) from error
 
 
 def start_tick(pid: int) -> int:

@@ -65,7 +65,10 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Refuse empty arguments: a variable that is not set must not mean this folder."""
-        own = args[:1] if args[:1] == ["run"] else args  # the rest may be another program's
+        is_others = args[:1] == ["run"] or (
+            args[:1] == ["train"] and {"-c", "--config"}.isdisjoint(args)
+        )
+        own = args[:1] if is_others else args  # the rest may be another program's
         own = own[: own.index("--")] if "--" in own else own
         for before, argument in zip(["", *own], own, strict=False):
             if not argument or (argument.startswith("--") and argument.endswith("=")):

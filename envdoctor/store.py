@@ -236,13 +236,22 @@ def prune(store: Store, keep: int) -> list[str]:
 
 @contextmanager
 def lease(store: Store, generation: str) -> Iterator[int]:
-    """Keep a generation from being thrown away, as long as any process has the descriptor open."""
+    """Keep a generation from being thrown away, as long as any process has the descriptor open.
+
+    Where this may not write, as in a home that is mounted read-only, there is no lease.
+    """
     path = _lease_file(store, generation)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as stream:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError:
+        descriptor = os.open(store.envs, os.O_RDONLY)
+    try:
         with suppress(OSError):  # a file system without locks
-            fcntl.flock(stream, fcntl.LOCK_SH)
-        yield stream.fileno()
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def is_leased(store: Store, generation: str) -> bool:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from envdoctor import lockfile
 from envdoctor.errors import UsageError
 from envdoctor.locking import folder_of
 from envdoctor.probes.nvidia import kernel_driver
 from envdoctor.probes.subject import THIS_MACHINE
-from envdoctor.profile import digest, load_profile, with_requirements
+from envdoctor.profile import load_profile, with_requirements
+from envdoctor.urls import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from envdoctor.profile import Profile
     from envdoctor.receipt import Receipt
 
 _SHOWN = 3
@@ -45,10 +49,17 @@ def _profile(receipt: Receipt) -> Iterator[str]:
     except UsageError as error:
         yield f"its profile can no longer be read: {error.message}"
         return
-    if digest(wanted) != receipt.profile_sha256:
+    # Not by the hash: a key that a later envdoctor knows is no change where it has its default.
+    before = receipt.wanted()
+    if before is None or _masked(wanted) != _masked(before):
         yield f"profile {receipt.asked} has changed since"
     if not receipt.adopted and not receipt.added:
         yield from _lock(receipt, wanted.name)
+
+
+def _masked(profile: Profile) -> str:
+    """Return a profile's content as receipts have it, without credentials."""
+    return mask(msgspec.json.encode(profile).decode())
 
 
 def _lock(receipt: Receipt, name: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from envdoctor.errors import BusyError, ExitCode, UsageError, VerificationError
 from envdoctor.store import Store
 from envdoctor.talk import silent
 from envdoctor.verify import UnfitEnvironmentError
-from tests.workbench import ROOT, Bench
+from tests.workbench import ROOT, Bench, with_own_mounts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,3 +188,46 @@ def test_environment_of_a_running_program_outlives_rebuilds(bench: Bench) -> Non
     assert process.wait(timeout=20) == 128 + 15
     generations.prune(place_of(bench), keep=2)
     assert not first.path.exists()
+
+
+READ_ONLY = """
+mount --bind "$1" "$1"
+mount -o remount,bind,ro "$1"
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["path"], 0, "envs/tiny"),
+        (["run", "--", "python", "-c", "print('ran')"], 0, "ran"),
+        (["check", "--drift"], 0, "nothing has changed"),
+        (["rollback"], 7, "cannot lock "),
+        (["envs", "prune"], 7, "cannot lock "),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_read_only_home_can_be_used_and_not_changed(
+    bench: Bench, arguments: list[str], code: int, says: str
+) -> None:
+    bench.build(bench.write())
+    done = subprocess.run(
+        [
+            *with_own_mounts(READ_ONLY),
+            str(bench.home),
+            sys.executable,
+            "-m",
+            "envdoctor",
+            *arguments,
+        ],
+        cwd=ROOT,
+        env={**os.environ, "ENVDOCTOR_HOME": str(bench.home)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == code, done.stderr
+    assert says in done.stdout + done.stderr

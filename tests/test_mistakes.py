@@ -104,6 +104,22 @@ def test_arguments_of_another_program_may_be_empty(folder: Path) -> None:
     assert "no environment is built" in done.stderr
 
 
+def test_home_that_cannot_be_written_is_named(folder: Path) -> None:
+    (folder / "home.file").write_text("x")
+    for arguments in (["build"], ["adopt", sys.prefix], ["lock"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "envdoctor", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "ENVDOCTOR_HOME": str(folder / "home.file")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 7, done.stderr
+        assert "error[home-not-writable]: cannot make folders in " in done.stderr
+
+
 def test_unknown_id_is_answered_with_few_names() -> None:
     known = [item.id for item in BUILTIN_CHECKS]
     for name in ("cuda", "torch_version_disagree", "DRIVER", "no-nvidia"):

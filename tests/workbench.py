@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from envdoctor import build, profile, settings
 from envdoctor.talk import EventKind
@@ -151,3 +154,18 @@ def wait_for(process: subprocess.Popen[str], start: str) -> None:
         if line.startswith(start):
             return
     raise AssertionError(f"never said {start!r}: {''.join(seen)}")
+
+
+def with_own_mounts(script: str) -> list[str]:
+    """Return the start of a command that runs a shell script where it may mount things.
+
+    What follows it are the script's arguments. Skips the test where that is not allowed.
+    """
+    argv = ["unshare", "--map-root-user", "--mount"]
+    if not shutil.which("unshare"):
+        pytest.skip("there is no program `unshare` to mount things with")
+    probe = [*argv, "mount", "-t", "tmpfs", "envdoctor", "/mnt"]
+    done = subprocess.run(probe, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"nothing may be mounted here: {done.stderr.strip()}")
+    return [*argv, "sh", "-e", "-c", script, "sh"]
