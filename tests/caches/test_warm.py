@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from envdoctor.caches.vouch import stamp_all
+from envdoctor.caches.warm import is_warm, needs_of
+from envdoctor.facts import NvidiaFact
+from tests.caches.samples import Bench, graph_pickle, warmed, write_graph
+from tests.train.tiny_run import RUN_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RUN = ("tiny", "digest")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    found = warmed(tmp_path)
+    stamp_all(
+        found.survey(deep=True), found.around().fingerprint, home=found.home, by="warm",
+        runs=dict([RUN]),
+    )  # fmt: skip
+    return found
+
+
+def warm(bench: Bench, run: tuple[str, str] = RUN) -> bool:
+    return is_warm(bench.survey(), bench.around().fingerprint, run=run)
+
+
+def test_a_cache_that_was_warmed_is_warm_and_so_is_one_that_has_more(bench: Bench) -> None:
+    assert warm(bench)
+    write_graph(bench.inductor, 70, graph_pickle(70, mark=bench.around().mark))
+    assert warm(bench)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda bench: shutil.rmtree(bench.inductor), id="wiped"),
+        pytest.param(lambda bench: next(bench.inductor.glob("??/*.so")).unlink(), id="one-gone"),
+        pytest.param(
+            lambda bench: next(bench.inductor.glob("??/*.so")).write_bytes(b""), id="one-damaged"
+        ),
+        pytest.param(
+            lambda bench: setattr(bench, "nvidia", NvidiaFact(num_devices=0)), id="another-machine"
+        ),
+        pytest.param(
+            lambda bench: bench.variables.update(TORCHINDUCTOR_MAX_AUTOTUNE="1"), id="a-variable"
+        ),
+    ],
+)
+def test_it_is_warm_no_more(bench: Bench, change: Callable[[Bench], object]) -> None:
+    change(bench)
+    assert not warm(bench)
+
+
+def test_it_is_not_warm_for_another_run(bench: Bench) -> None:
+    assert not warm(bench, ("other", "digest"))
+    assert not warm(bench, ("tiny", "other"))
+
+
+def test_warming_for_a_second_run_keeps_the_first(bench: Bench) -> None:
+    stamp_all(
+        bench.survey(deep=True), bench.around().fingerprint, home=bench.home, by="warm",
+        runs={"other": "digest"},
+    )  # fmt: skip
+    assert warm(bench)
+    assert warm(bench, ("other", "digest"))
+
+
+def test_what_a_run_needs_follows_from_its_file_but_not_from_its_log(tmp_path: Path) -> None:
+    text = RUN_FILE.format(mask=3, epochs=2)
+
+    def needs(name: str, changed: str) -> tuple[str, str]:
+        path = tmp_path / name
+        path.write_text(changed)
+        return needs_of(path)
+
+    first = needs("a.toml", text)
+    assert first[0] == "tiny"
+    assert needs("b.toml", text.replace("every_steps = 1", "every_steps = 5")) == first
+    assert needs("c.toml", text.replace("[32, 64]", "[48, 64]"))[1] != first[1]
