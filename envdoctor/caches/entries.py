@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 RootKind = Literal["inductor", "triton", "flashinfer", "cuda"]
 EntryKind = Literal["graph", "code", "kernel", "autotune", "lock", "temporary", "other"]
 """`graph` is a pickle of FX graph or AOTAutograd, `code` what Inductor wrote and compiled,
-`kernel` a folder of Triton's."""
+`kernel` a folder of Triton's. `other` is what bears no name that the cache's owner gives: it may be
+anything, so nothing is said against it."""
 
 COUNTED = frozenset({"graph", "code", "kernel", "autotune", "other"})
 """Kinds that hold something; locks and temporaries are left by the way."""
@@ -20,9 +21,17 @@ _NAME = r"[a-z2-7]{51}"
 _GRAPH = re.compile(
     rf"(?:fxgraph/[a-z2-7]{{2}}/f{_NAME}|aotautograd/a{_NAME})/(?P<name>[^/]+)", re.ASCII
 )
-_CODE = re.compile(r"(?P<entry>[a-z0-9]{2}/[^./][^/.]*)\.[^/]+", re.ASCII)
-_TRITON = re.compile(r"(?P<entry>triton/\d+/[^/]+|[A-Z2-7]{52})/.+", re.ASCII)
+_CODE = re.compile(rf"([a-z0-9]{{2}}/c{_NAME})\.[^/]+", re.ASCII)
+_TUNED = re.compile(r"[a-z0-9]{2}/[a-z0-9_]+\.best_config|cache/[0-9a-f]{64}", re.ASCII)
+_LOCK = re.compile(r"locks/[A-Za-z0-9_.-]+\.lock", re.ASCII)
+_KEY = r"[A-Za-z0-9_-]{43,64}"
+"""Triton's keys: 52 characters of base32, earlier 43 of base64 or 64 of hex."""
+
+_KERNEL = re.compile(rf"({_KEY})/.+", re.ASCII)
+_NESTED_KERNEL = re.compile(rf"(triton/\d+/{_KEY}|[A-Z2-7]{{52}})/.+", re.ASCII)
 """Below Inductor's folder, also where TRITON_CACHE_DIR names the same folder."""
+
+_OPERATOR = re.compile(r"((?:[^/]+/)*cached_ops/[^/]+)/[^/]+", re.ASCII)
 _TEMPORARY = re.compile(
     r"(?P<entry>(?:.*?/)?"
     r"(?:\.(?P<pid>\d+)\.\d+\.tmp|tmp\.pid_(?P<tpid>\d+)_[^/]+|tmp\.[0-9a-f-]{36}))(?:/.*)?",
@@ -101,34 +110,41 @@ def _pid(path: str) -> int:
 def _inductor(path: str) -> tuple[str, EntryKind]:
     """Name the entry of a file in Inductor's cache.
 
+    Only names that torch gives count: the variable may name a folder that holds other things too.
+
     Source: torch/_inductor/codecache.py 2.9 to 2.15, read 2026-11-29.
     """
-    if path.startswith("locks/"):
-        return path, "lock"
     if path[2:3] == "/" and (match := _CODE.fullmatch(path)):
-        is_tuned = path.endswith(".best_config")
-        return (path, "autotune") if is_tuned else (match[1], "code")
+        return (path, "autotune") if path.endswith(".best_config") else (match[1], "code")
     if _GRAPH.fullmatch(path):
         return path, "graph"
-    if match := _TRITON.fullmatch(path):
-        return match["entry"], "kernel"
-    return path, "autotune" if path.startswith("cache/") and path.count("/") == 1 else "other"
+    if match := _NESTED_KERNEL.fullmatch(path):
+        return match[1], "kernel"
+    if _LOCK.fullmatch(path):
+        return path, "lock"
+    return path, "autotune" if _TUNED.fullmatch(path) else "other"
 
 
 def _triton(path: str) -> tuple[str, EntryKind]:
     """Name the entry of a file in Triton's own cache: one folder a key."""
-    folder, slash, _ = path.partition("/")
-    return (folder, "kernel") if slash else (path, "other")
+    match = _KERNEL.fullmatch(path)
+    return (match[1], "kernel") if match else (path, "other")
+
+
+def _flashinfer(path: str) -> tuple[str, EntryKind]:
+    """Name the entry of a file in FlashInfer's cache: one folder an operator."""
+    match = _OPERATOR.fullmatch(path)
+    return (match[1], "code") if match else (path, "other")
 
 
 def _loose(path: str) -> tuple[str, EntryKind]:
-    """Name the entry of a file in a cache whose layout says nothing about groups."""
-    return path, "lock" if path.endswith((".lock", "/lock")) else "other"
+    """Name the entry of a file in a cache whose layout says nothing."""
+    return path, "other"
 
 
 _NAMERS: dict[RootKind, Callable[[str], tuple[str, EntryKind]]] = {
     "inductor": _inductor,
     "triton": _triton,
-    "flashinfer": _loose,
+    "flashinfer": _flashinfer,
     "cuda": _loose,
 }

@@ -83,7 +83,8 @@ def _runs(surveys: Iterable[Survey], fingerprint: Fingerprint) -> dict[str, str]
 def _files(survey: Survey) -> Iterable[ArchivedFile]:
     for one in survey.judgements:
         digests = survey.readings[one.entry.path].digests or {}
-        if one.kind in ("valid", "unknown") and one.entry.kind in COUNTED:
+        is_whole = all(file.path in digests for file in one.entry.files)
+        if is_whole and one.kind in ("valid", "unknown") and one.entry.kind in COUNTED:
             for file in one.entry.files:
                 yield ArchivedFile(
                     survey.place.kind,
@@ -97,7 +98,10 @@ def _files(survey: Survey) -> Iterable[ArchivedFile]:
 def _write(archive: tarfile.TarFile, manifest: Manifest) -> None:
     _add(archive, MANIFEST, msgspec.json.encode(manifest))
     for index, file in enumerate(manifest.files):
-        content = read_whole(f"{manifest.roots[file.kind]}/{file.path}")
+        try:
+            content = read_whole(f"{manifest.roots[file.kind]}/{file.path}")
+        except OSError:
+            content = b""  # gone meanwhile
         if hashlib.sha256(content).hexdigest() != file.digest:
             raise IntegrityError(
                 f"{file.path} has changed while it was exported",

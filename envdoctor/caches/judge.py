@@ -77,21 +77,32 @@ def judge(
         around: Whose cache it is.
         vouched: What each stamp of the cache says of files of this entry.
     """
-    if entry.kind in ("temporary", "lock"):
-        return Judgement(entry, *_leftover(entry, around))
-    if fault := reading.fault:
-        return Judgement(entry, "corrupt", f"{reading.fault_path}: {fault}")
     own = None
     for one in vouched:
         if one.fingerprint is around.fingerprint or one.fingerprint == around.fingerprint:
             own = one
-    if own and (fault := _change(entry, reading, own)):
-        return Judgement(entry, "corrupt", fault)
-    if reason := _foreign(entry, reading, around):
-        return Judgement(entry, "foreign", reason)
+    kind, reason = _wrong(entry, reading, around, own) or ("valid", "")
+    if kind != "valid":
+        return Judgement(entry, kind, reason)
     if own and not reading.moved_from and _is_as_stamped(entry, reading, own):
         return Judgement(entry, "valid", "")
     return Judgement(entry, *_unvouched(entry, reading, around, vouched))
+
+
+def _wrong(
+    entry: Entry, reading: Reading, around: Surroundings, own: Vouched | None
+) -> tuple[EntryClass, str] | None:
+    """Return what speaks against an entry, whoever vouches for it; None if nothing does."""
+    if entry.kind in ("temporary", "lock"):
+        return _leftover(entry, around)
+    if reading.fault:
+        return "corrupt", f"{reading.fault_path}: {reading.fault}"
+    if reading.unread:
+        return "unknown", reading.unread
+    if own and (change := _change(entry, reading, own)):
+        return "corrupt", change
+    reason = _foreign(entry, reading, around)
+    return ("foreign", reason) if reason else None
 
 
 def _unvouched(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from envdoctor.caches import stamp as stamps
 from envdoctor.caches.entries import COUNTED
 from envdoctor.caches.stamp import Stamp, StampedFile
+from envdoctor.errors import SpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,8 +39,26 @@ def stamp_all(
         How many entries are stamped now.
 
     Raises:
-        OSError: A stamp cannot be written.
+        SpaceError: A stamp cannot be written.
     """
+    try:
+        return _stamp_all(surveys, fingerprint, home=home, by=by, runs=runs or {})
+    except OSError as error:
+        raise SpaceError(
+            f"stamps cannot be written below {home}: {error.strerror}",
+            reference="home-not-writable",
+            hint="set ENVDOCTOR_HOME to a folder of your own",
+        ) from error
+
+
+def _stamp_all(
+    surveys: Iterable[Survey],
+    fingerprint: Fingerprint,
+    *,
+    home: Path,
+    by: str,
+    runs: Mapping[str, str],
+) -> int:
     number = 0
     for survey in surveys:
         if not (survey.exists or runs):
@@ -55,7 +74,7 @@ def stamp_all(
                 fingerprint=fingerprint,
                 made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 by=by,
-                runs={**(before.runs if before else {}), **(runs or {})},
+                runs={**(before.runs if before else {}), **runs},
                 files=tuple(files[path] for path in sorted(files)),
             ),
         )

@@ -117,7 +117,11 @@ def _after(content: bytes, mark: bytes, wanted: re.Pattern[str], length: int) ->
 
 
 def library_saying(path: str) -> Saying:
-    """Return what a shared object's headers say."""
+    """Return what a shared object's headers say.
+
+    Raises:
+        OSError: It cannot be read.
+    """
     match = _PYTHON.search(path.rpartition("/")[2])
     python = f"{match[1]}.{match[2]}" if match else ""
     try:
@@ -125,8 +129,6 @@ def library_saying(path: str) -> Saying:
             return Saying(machine=file.machine, python=python)
     except ElfError as error:
         return Saying(fault=str(error))
-    except OSError as error:
-        return Saying(fault=f"cannot be read: {error.strerror}")
 
 
 def cubin_saying(content: bytes) -> Saying:

@@ -57,7 +57,8 @@ def inductor_place(subject: Subject, facts: FactSet) -> CachePlace | None:
     disabled = _switch(
         variables, on=("TORCHINDUCTOR_FORCE_DISABLE_CACHES",), off=("TORCHINDUCTOR_FX_GRAPH_CACHE",)
     )
-    if path := variables.get("TORCHINDUCTOR_CACHE_DIR"):
+    path = variables.get("TORCHINDUCTOR_CACHE_DIR")
+    if path is not None:  # empty, it is the working folder: torch asks only if it is there
         return CachePlace(
             kind="inductor",
             path=_absolute(path),

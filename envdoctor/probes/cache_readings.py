@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from envdoctor.caches.entries import CachedFile, Entry
 
 _JSON_LIMIT = 4 * 1024**2
-_MAY_BE_EMPTY = (".load_ok", ".lock", "/lock", ".log", ".so.failed")
+_MAY_BE_EMPTY = (".load_ok", ".lock", "/lock", ".log", ".so.failed", ".ninja_log", ".ninja_deps")
 _SOURCES = (".cpp", ".h", ".c", ".cu", ".txt", ".ttir", ".ttgir", ".llir", ".ptx", ".source")
 _QUICK_CUBIN = 64
 
@@ -39,6 +39,7 @@ class Reading(NamedTuple):
         sayings: What its files say, those that say something.
         digests: sha256 of each file in hex; empty unless all was read.
         moved_from: Folder that a Triton group names its members in, where that is not this one.
+        unread: Why a file could not be read; empty if all could.
     """
 
     fault: str = ""
@@ -46,6 +47,7 @@ class Reading(NamedTuple):
     sayings: tuple[Saying, ...] = ()
     digests: Mapping[str, str] | None = None
     moved_from: str = ""
+    unread: str = ""
 
 
 def read_entry(root: str, entry: Entry, *, deep: bool, pickles: bool = True) -> Reading:
@@ -63,14 +65,14 @@ def read_entry(root: str, entry: Entry, *, deep: bool, pickles: bool = True) -> 
         try:
             said, digest = _read_file(root, entry, file, deep=deep, pickles=pickles)
         except OSError as error:
-            said, digest = Saying(fault=f"cannot be read: {error.strerror}"), ""
-        if said.fault:
+            return Reading(unread=f"{file.path} cannot be read: {error.strerror}")
+        if said.fault and entry.kind != "other":
             return Reading(said.fault, file.path, tuple(sayings), digests)
         if digest:
             digests[file.path] = digest
         if said != _NOTHING:
             sayings.append(said)
-    fault, moved = _check_groups(root, entry, sayings)
+    fault, moved = _check_groups(root, entry, sayings) if entry.kind == "kernel" else ("", "")
     return Reading(fault, entry.path if fault else "", tuple(sayings), digests, moved)
 
 

@@ -124,14 +124,18 @@ def test_wrong_usage_is_one_line(bench: Bench, arguments: list[str], code: int, 
 
 
 def test_names_that_drive_a_terminal_are_escaped(bench: Bench) -> None:
-    (bench.inductor / "x\x1b[31m\n.py").write_bytes(b"")
+    name = key("c", 40)
+    (bench.inductor / name[1:3]).mkdir()
+    (bench.inductor / name[1:3] / f"{name}.x\x1b[31m\n.py").write_bytes(b"")
     done = envdoctor(bench, "verify", "--prefix", bench.environment.prefix)
-    assert "x\\x1b[31m\\n.py" in done.stdout
+    assert ".x\\x1b[31m\\n.py: empty" in done.stdout
     assert "\x1b" not in done.stdout
 
 
 def test_what_cannot_be_decoded_is_printed(bench: Bench) -> None:
-    path = os.fsencode(bench.inductor) + b"/\xff.py"
+    name = key("c", 41)
+    (bench.inductor / name[1:3]).mkdir(exist_ok=True)
+    path = os.fsencode(bench.inductor / name[1:3] / name) + b".\xff.py"
     Path(os.fsdecode(path)).write_bytes(b"")
     for words in (["verify"], ["verify", "--format", "json"], ["status", "-v"], ["prune", "-y"]):
         done = envdoctor(bench, *words, "--prefix", bench.environment.prefix)

@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from envdoctor.caches.prune import chosen, prune
-from tests.caches.samples import files_of, graph_pickle, triton_key, warmed, write_graph
+from tests.caches.samples import files_of, graph_pickle, key, triton_key, warmed, write_graph
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +68,7 @@ def test_a_link_in_a_cache_is_removed_and_not_what_it_points_to(tmp_path: Path) 
     bench = warmed(tmp_path)
     precious = tmp_path / "precious"
     precious.write_text("mine")
-    link = bench.inductor / "zz/link.py"
+    link = bench.inductor / f"zz/{key('c', 7)}.py"
     link.parent.mkdir()
     link.symlink_to(precious)
     done = prune(chosen(bench.survey(), {"corrupt"}), home=bench.home)

@@ -273,15 +273,15 @@ def test_left_over_temporaries_and_locks_are_corrupt_and_those_in_use_are_not(
     (folder / f".{gone}.139.tmp").write_bytes(b"half")
     (folder / f".{here}.139.tmp").write_bytes(b"half")
     for pid in (gone, here):
-        inner = bench.triton / "KEY" / f"tmp.pid_{pid}_0123"
+        inner = bench.triton / ("K" * 52) / f"tmp.pid_{pid}_0123"
         inner.mkdir(parents=True)
         (inner / "kernel.json").write_text("{")
     (bench.inductor / "locks/full.lock").write_text("123")
     found = bench.classes()
     assert found[f"inductor/zz/.{gone}.139.tmp"] == "corrupt"
     assert found[f"inductor/zz/.{here}.139.tmp"] == "unknown"
-    assert found[f"triton/KEY/tmp.pid_{gone}_0123"] == "corrupt"
-    assert found[f"triton/KEY/tmp.pid_{here}_0123"] == "unknown"
+    assert found[f"triton/{'K' * 52}/tmp.pid_{gone}_0123"] == "corrupt"
+    assert found[f"triton/{'K' * 52}/tmp.pid_{here}_0123"] == "unknown"
     assert found["inductor/locks/full.lock"] == "corrupt"
 
 
@@ -349,3 +349,33 @@ def test_metadata_of_a_stamped_kernel_for_another_gpu(tmp_path: Path) -> None:
     data["target"]["arch"] = 80
     path.write_text(json.dumps(data))
     assert bench.counts(deep=True) == {"valid": NUM - 1, "corrupt": 1}
+
+
+def test_files_that_are_no_caches_are_left_alone(tmp_path: Path) -> None:
+    """A variable that names a folder of one's own does not make its files prunable."""
+    bench = Bench(tmp_path)
+    for name in ("__init__.py", "go/main.py", "locks/db", "locks/x", "cache/notes", "ab/empty.so"):
+        path = bench.inductor / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    for name in ("kernel.json", "project/x.json", "project/x.cubin"):
+        path = bench.triton / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{")
+    assert bench.counts() == bench.counts(deep=True) == {"unknown": 9}
+
+
+@pytest.mark.skipif(IS_ROOT, reason="root reads everything")
+def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
+    bench = warmed(tmp_path)
+    next(bench.inductor.glob("??/*.so")).chmod(0)
+    assert bench.counts(deep=True) == {"valid": NUM - 1, "unknown": 1}
+
+
+def test_what_is_too_large_to_be_read_is_unknown(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    path = bench.inductor / "ab" / f"{key('c', 1)}.py"
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as stream:
+        stream.truncate(600 * 1024**2)
+    assert bench.counts(deep=True) == {"unknown": 1}
