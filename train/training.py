@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from train.ledger import Outcome, StepReport
     from train.progress import Progress
     from train.resume import Start
+    from train.run_folder import RunFolder
     from train.session import Session
     from train.warmup import CompileGuard
 
@@ -63,9 +64,7 @@ def train_and_save(
         first_step=start.step,
         origin=start.origin,
     )
-    require_steps(course)
-    folder.reopen(config)
-    keep_steps(folder.metrics, last=start.step)
+    reopen(folder, course)
     with MetricsWriter(folder.metrics) as metrics, session.stop.finishing_steps():
         ledger = Ledger(
             course.plan.num_steps,
@@ -81,7 +80,7 @@ def train_and_save(
         saver = Saver(store, camera=camera, every_steps=every_steps, say=progress.say)
         evaluate = LoopEvaluation(
             evaluation,
-            drafter=inputs.pair.drafter,
+            drafter=course.trained_drafter,
             best=best,
             metrics=metrics,
             progress=progress,
@@ -97,17 +96,19 @@ def train_and_save(
     return ledger.outcome()
 
 
-def require_steps(course: Course) -> None:
-    """Refuse a plan that ends before where the run already is.
+def reopen(folder: RunFolder, course: Course) -> None:
+    """Bring the folder to where the training goes on.
 
     Raises:
-        ConfigError: It does.
+        ConfigError: The plan ends before where the run already is; nothing is changed then.
     """
     taken, plan = course.first_step, course.plan
     if taken > plan.num_steps:
         found = f"{plan.epochs} (train.max_steps: {plan.max_steps}), {plan.num_steps} steps in all"
         wanted = f"at least the {taken} steps that the run has taken"
         raise ConfigError([f"train.epochs: found {found}, wanted {wanted}"])
+    folder.reopen(course.config)
+    keep_steps(folder.metrics, last=course.first_step)
 
 
 def resumed_lines(course: Course, start: Start) -> list[str]:
