@@ -21,7 +21,7 @@ _NAME = r"[a-z2-7]{51}"
 _GRAPH = re.compile(
     rf"(?:fxgraph/[a-z2-7]{{2}}/f{_NAME}|aotautograd/a{_NAME})/(?P<name>[^/]+)", re.ASCII
 )
-_CODE = re.compile(rf"([a-z0-9]{{2}}/c{_NAME})\.[^/]+", re.ASCII)
+_CODE = re.compile(rf"((?:[a-z0-9]{{2}}|precompiled_headers)/c{_NAME})\.[^/]+", re.ASCII)
 _TUNED = re.compile(r"[a-z0-9]{2}/[a-z0-9_]+\.best_config|cache/[0-9a-f]{64}", re.ASCII)
 _LOCK = re.compile(r"locks/[A-Za-z0-9_.-]+\.lock", re.ASCII)
 _KEY = r"[A-Za-z0-9_-]{43,64}"
@@ -114,7 +114,7 @@ def _inductor(path: str) -> tuple[str, EntryKind]:
 
     Source: torch/_inductor/codecache.py 2.9 to 2.15, read 2026-11-29.
     """
-    if path[2:3] == "/" and (match := _CODE.fullmatch(path)):
+    if path.startswith("/c", path.find("/")) and (match := _CODE.fullmatch(path)):
         return (path, "autotune") if path.endswith(".best_config") else (match[1], "code")
     if _GRAPH.fullmatch(path):
         return path, "graph"

@@ -5,7 +5,6 @@ They lie in envdoctor's home, not in the cache: who can write into a cache canno
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,13 @@ import msgspec
 
 from envdoctor.caches.entries import RootKind
 from envdoctor.caches.fingerprint import Fingerprint
+from envdoctor.caches.stamp_places import place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
 SCHEMA_VERSION = 1
-_FOLDER = "compile-caches"
 
 
 class StampedFile(msgspec.Struct, frozen=True, array_like=True):
@@ -61,20 +60,10 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[StampedFile, ...]
 
 
-def folder(home: Path) -> Path:
-    """Return the folder below envdoctor's home where stamps and keys lie."""
-    return home / _FOLDER
-
-
-def is_stamped(home: Path, path: str) -> bool:
-    """Tell whether anything vouches for a cache, without reading it."""
-    return any(_place(home, os.path.realpath(path)).glob("*.json"))
-
-
 def load_all(home: Path, root: str) -> list[Stamp]:
     """Return the stamps of a cache; one that cannot be read counts as none."""
     found = []
-    for path in sorted(_place(home, root).glob("*.json")):
+    for path in sorted(place(home, root).glob("*.json")):
         try:
             stamp = msgspec.json.decode(path.read_bytes(), type=Stamp)
         except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
@@ -90,9 +79,9 @@ def save(home: Path, stamp: Stamp) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    place = _place(home, stamp.root)
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = place / f"{stamp.fingerprint.id}.json"
+    folder = place(home, stamp.root)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"{stamp.fingerprint.id}.json"
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as stream:
         stream.write(msgspec.json.encode(stamp))
@@ -111,8 +100,3 @@ def without(stamp: Stamp, paths: Iterable[str]) -> Stamp:
     gone = set(paths)
     left = tuple(file for file in stamp.files if file.path not in gone)
     return msgspec.structs.replace(stamp, files=left)
-
-
-def _place(home: Path, root: str) -> Path:
-    name = hashlib.sha256(root.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return folder(home) / name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from envdoctor.caches.fingerprint import Fingerprint, relevant
 from envdoctor.caches.judge import Surroundings
 from envdoctor.caches.key_memory import Keys, Memory
-from envdoctor.caches.stamp import folder
+from envdoctor.caches.stamp_places import folder
 from envdoctor.facts import (
     DistributionsFact,
     FactSet,

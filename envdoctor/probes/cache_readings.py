@@ -102,6 +102,8 @@ def _read_file(
 
 def _whole(entry: Entry, file: CachedFile, content: bytes, path: str) -> Saying:
     name = file.path.rpartition("/")[2]
+    if entry.kind == "other":
+        return _NOTHING
     if entry.kind == "graph":
         return pickle_saying(content, name=name)
     if entry.kind == "autotune":
@@ -123,6 +125,8 @@ _CONTENT: Mapping[str, Callable[[bytes], Saying]] = {
 
 def _head(entry: Entry, file: CachedFile, path: str, *, pickles: bool) -> Saying:
     name = file.path.rpartition("/")[2]
+    if entry.kind == "other":
+        return _NOTHING
     if entry.kind == "graph":
         return pickle_saying(read_whole(path)) if pickles else _ends(path, file.size)
     if name.endswith(".so"):

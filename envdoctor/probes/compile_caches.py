@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envdoctor import settings
+from envdoctor.caches.stamp_places import is_stamped
 from envdoctor.facts import CompileCachesFact, EntryClass, FactSet, VerifiedCache
 from envdoctor.probes.cache_places import cache_places
 
@@ -22,19 +23,17 @@ def read_compile_caches(subject: Subject, facts: FactSet) -> CompileCachesFact:
     if not subject.is_this_machine:
         raise LookupError("the caches of a mounted root are not verified")
     home = settings.load(subject.variables).home
-    if not subject.deep and not (home / "compile-caches").is_dir():
-        return CompileCachesFact()
+    places = cache_places(subject, facts)
+    if not subject.deep:
+        places = [place for place in places if is_stamped(home, place.path)]
+    if not places:
+        return CompileCachesFact(is_deep=subject.deep)
     # Here: without stamps a check needs none of this, which takes as long to import as all else.
     from envdoctor.caches.surroundings import look  # noqa: PLC0415
     from envdoctor.caches.survey import Manner, survey_all  # noqa: PLC0415
 
     around = look(subject, facts, home=home, deep=subject.deep)
     manner = Manner(deep=subject.deep, progress=subject.progress)
-    places = cache_places(subject, facts)
-    if not subject.deep:
-        from envdoctor.caches.stamp import is_stamped  # noqa: PLC0415
-
-        places = [place for place in places if is_stamped(home, place.path)]
     found = survey_all(places, around, home=home, manner=manner)
     caches = (_verified(one) for one in found if one.judgements or one.missing)
     return CompileCachesFact(caches=tuple(caches), is_deep=subject.deep)
