@@ -80,8 +80,10 @@ def data_fingerprint(samples: Sequence[Sample]) -> str:
     digest = hashlib.sha256()
     for sample in samples:
         digest.update(struct.pack("<qq", sample.index, len(sample.ids)))
+        digest.update(array("q", sample.document_starts).tobytes())
         digest.update(array("q", sample.ids).tobytes() + bytes(sample.supervised))
-    return f"{len(samples)} usable conversations ({digest.hexdigest()[:16]})"
+    num_conversations = sum(len(sample.document_starts) for sample in samples)
+    return f"{num_conversations} usable conversations ({digest.hexdigest()[:16]})"
 
 
 def weights_fingerprint(target: Target) -> str:

@@ -47,17 +47,19 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Sample:
-    """One tokenised conversation.
+    """One tokenised conversation, or several in one row; see `train.packing`.
 
     Args:
-        index: Place in the data file; anchors are drawn from it.
+        index: Place in the data file of the first; anchors are drawn from it.
         ids: Tokens.
         supervised: True where the assistant speaks, its end-of-turn token included.
+        document_starts: Where each conversation begins, rising; the first at 0.
     """
 
     index: int
     ids: list[int]
     supervised: list[bool]
+    document_starts: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class Dataset:
 
     samples: list[Sample]
     dropped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def num_conversations(self) -> int:
+        """Usable conversations, which are more than samples where those hold several."""
+        return sum(len(sample.document_starts) for sample in self.samples)
 
 
 @dataclass(frozen=True)
@@ -76,11 +83,14 @@ class Batch:
         ids_BS: Token ids; padding is the end-of-turn token.
         loss_mask_BS: True on supervised tokens.
         samples: What the rows are; a batch may have fewer samples than rows.
+        document_start_BS: See `train.anchors`, padding being a document of its own; None when every
+            row holds one conversation.
     """
 
     ids_BS: Tensor
     loss_mask_BS: Tensor
     samples: list[Sample]
+    document_start_BS: Tensor | None = None
 
     @property
     def sample_indices(self) -> list[int]:
@@ -260,4 +270,20 @@ def collate(group: list[Sample], *, rows: int, buckets: Sequence[int], eos_id: i
     for row, sample in enumerate(group):
         ids_BS[row, : len(sample.ids)] = torch.tensor(sample.ids)
         loss_mask_BS[row, : len(sample.ids)] = torch.tensor(sample.supervised)
-    return Batch(ids_BS=ids_BS, loss_mask_BS=loss_mask_BS, samples=group)
+    return Batch(
+        ids_BS=ids_BS,
+        loss_mask_BS=loss_mask_BS,
+        samples=group,
+        document_start_BS=document_starts(group, rows=rows, length=length),
+    )
+
+
+def document_starts(group: Sequence[Sample], *, rows: int, length: int) -> Tensor | None:
+    """Return `document_start_BS` of a batch; None when every row holds one conversation."""
+    if all(len(sample.document_starts) == 1 for sample in group):
+        return None
+    start_BS = torch.zeros(rows, length, dtype=torch.int64)
+    for row, sample in enumerate(group):
+        for start in (*sample.document_starts, len(sample.ids)):
+            start_BS[row, start:] = start
+    return start_BS

@@ -26,6 +26,9 @@ class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Tokens of a conversation that are kept."""
     buckets: tuple[PositiveInt, ...] = (512, 1024, 2048, 3072)
     """Tokens: rows are padded to the smallest of these lengths that holds them."""
+    packing: bool = False
+    """Put several conversations to train on into one row, up to the largest bucket; neither target
+    nor drafter sees one from another."""
     min_supervised: PositiveInt | None = None
     """Tokens: rows with fewer assistant tokens are dropped; unset is twice the block size."""
     max_rows: PositiveInt | None = None

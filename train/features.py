@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from train.packing import documents_view
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -60,7 +62,10 @@ class FeatureStore:
     def _states(self, batch: Batch) -> Tensor:
         if all(sample.index in self._kept for sample in batch.samples):
             return self._from_memory(batch)
-        states = self._target.states(batch.ids_BS.to(self._target.device))
+        device = self._target.device
+        start_BS = batch.document_start_BS
+        view = None if start_BS is None else documents_view(start_BS.to(device))
+        states = self._target.states(batch.ids_BS.to(device), view=view)
         states_BSW = states.tapped_BTF
         if self._with_final:
             states_BSW = torch.cat((states_BSW, states.final_BTD), dim=-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +14,9 @@ from train.data import Encoding, build_dataset, prompt_ids
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.machine import choose_device
+from train.packing import pack
 from train.selftest import check_mask_token, check_target
+from train.selftest_packing import check_packing
 from train.settings import ConfigError
 from train.target import load_target
 from train.warm_start import copy_target_layers
@@ -71,7 +73,11 @@ def load(config: TrainConfig) -> Inputs:
                 [f"data.{key}: {len(dataset.samples)} usable rows, dropped {dict(dataset.dropped)}"]
             )
     check_mask_token(config.draft.mask_token_id, {"train": training, "held_out": held_out})
-    check_target(target, [sample.ids for sample in held_out.samples[:2]])
+    rows = [sample.ids for sample in held_out.samples[:2]]
+    check_target(target, rows)
+    if config.data.packing:
+        check_packing(target, rows)
+        training = replace(training, samples=pack(training.samples, length=config.data.buckets[-1]))
     prompts = [prompt_ids(conversation, target.tokenizer) for conversation in questions]
     return Inputs(
         pair=Pair(target, drafter),

@@ -29,7 +29,8 @@ def header(
         "cpu_seconds": watch.cpu_seconds,
         "machine": machine_summary(inputs.pair.target.device),
         "data": {
-            "num_train": len(inputs.training.samples),
+            "num_train": inputs.training.num_conversations,
+            "num_train_rows": len(inputs.training.samples),
             "num_held_out": len(inputs.held_out.samples),
             "dropped_train": dict(inputs.training.dropped),
             "dropped_held_out": dict(inputs.held_out.dropped),

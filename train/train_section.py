@@ -60,7 +60,7 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     grad_clip: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
     """Global gradient norm above which gradients are scaled down."""
     num_anchors: PositiveInt = 512
-    """Blocks per conversation and pass."""
+    """Blocks per row and pass; a row is a conversation, or several where `data.packing` is set."""
     micro_batch: PositiveInt = 1
     """Conversations per forward and backward."""
     accumulation: PositiveInt = 1

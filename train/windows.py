@@ -120,10 +120,12 @@ def rows_of(batch: Batch, features: Features, *, seed: int, epoch: int) -> Rows:
         anchor_keys(num_tokens, seed=seed, epoch=epoch, sample_index=index)
         for index in batch.sample_indices
     ]
+    start_BS = batch.document_start_BS
     return Rows(
         ids_BS=batch.ids_BS.to(device, non_blocking=True),
         loss_mask_BS=batch.loss_mask_BS.to(device, non_blocking=True),
         keys_BS=torch.stack(keys).to(device, non_blocking=True),
         target_hidden_BSF=features.tapped_BSF,
+        document_start_BS=None if start_BS is None else start_BS.to(device, non_blocking=True),
         target_final_BSD=features.final_BSD,
     )
