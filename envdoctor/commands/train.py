@@ -54,9 +54,9 @@ def train(
     saves a checkpoint and stops; a second one stops at once. Whatever ended a run, --resume goes on
     from its newest whole checkpoint.
 
-    Sub-commands: fields, warm, evaluate, export, self-prompts, regenerate, prompts. What stands
-    behind the name is theirs: `envdoctor train evaluate --help` explains one; options of this
-    command stand before the name. `envdoctor train fields` lists what a run file and --set can
+    Sub-commands: fields, warm, evaluate, generate, export, self-prompts, regenerate, prompts. What
+    stands behind the name is theirs: `envdoctor train evaluate --help` explains one; options of
+    this command stand before the name. `envdoctor train fields` lists what a run file and --set can
     hold.
 
     Exit codes: those of the trainer; 1 the environment does not pass, 2 the run file or an argument

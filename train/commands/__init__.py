@@ -9,6 +9,7 @@ COMMANDS = {
     "fields": "print every setting of a run file with its default and meaning",
     "warm": "compile what a run needs, and stop before its first step",
     "evaluate": "measure finished drafters: acceptance, losslessness, speed-up",
+    "generate": "answer prompts with a finished drafter, and show its worth",
     "export": "write a finished drafter in the layout of a serving engine",
     "self-prompts": "let the target write prompts itself, as many as wanted",
     "regenerate": "let the target write the answers of a prompts file",
