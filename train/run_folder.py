@@ -28,6 +28,8 @@ A DFlash drafter for {target}, trained by `envdoctor train`. RUN below is this f
 - `checkpoint`: the newest drafter, in the format that engines serve. `checkpoints/` holds the ones
   before it; the files `latest` and `best` in it name one each.
 - Go on after an interruption: `envdoctor train --resume RUN`
+- Measure: `envdoctor train evaluate RUN --tree-budget 64`. Try: `envdoctor train generate RUN
+  --prompt TEXT`. Another layout: `envdoctor train export RUN OUT --format speculators`.
 - Serve with SGLang: `--speculative-algorithm DFLASH --speculative-draft-model-path RUN/checkpoint
   --speculative-num-draft-tokens {block_size}`
 - Serve with vLLM: `--speculative-config '{{"method": "dflash", "model": "RUN/checkpoint",
