@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from train.settings import ConfigError
 from train.snapshot import Camera
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from train.config import TrainConfig
     from train.evaluate import Evaluation
     from train.inputs import Inputs
@@ -85,15 +88,27 @@ def train_and_save(
             metrics=metrics,
             progress=progress,
         )
-        try:
-            after_step = (guard.after_step, evaluate, saver)
+        after_step = (guard.after_step, evaluate, saver)
+        with ended_early(saver, ledger):
             train(course, ledger=ledger, stop=session.stop, after_step=after_step)
-        except DenseAttentionTooLargeError as error:
-            raise ConfigError([f"train.num_anchors: {error}"]) from error
-        except RecompiledError:
-            saver.save_last(ledger.outcome().steps)
-            raise
     return ledger.outcome()
+
+
+@contextmanager
+def ended_early(saver: Saver, ledger: Ledger) -> Iterator[None]:
+    """Turn what ends a training early into what its user can do something about.
+
+    Raises:
+        ConfigError: The device needs dense attention, and the blocks do not fit.
+        RecompiledError: Something was compiled in the middle; what was learned is saved.
+    """
+    try:
+        yield
+    except DenseAttentionTooLargeError as error:
+        raise ConfigError([f"train.num_anchors: {error}"]) from error
+    except RecompiledError:
+        saver.save_last(ledger.outcome().steps)
+        raise
 
 
 def reopen(folder: RunFolder, course: Course) -> None:
