@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -225,6 +226,7 @@ def load_target(
                 dtype=dtype_for(config.dtype, device),
                 # None lets transformers choose: some architectures lack sdpa.
                 attn_implementation=None if config.attention == "auto" else config.attention,
+                **({} if gguf_file is None else unpacked()),
             )
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
@@ -236,6 +238,16 @@ def load_target(
         layer_ids=config.layer_ids or default_layer_ids(num_layers, num_taps=num_taps),
         eos_id=config.eos_token_id,
     )
+
+
+def unpacked() -> dict[str, Any]:
+    """Return what makes transformers load a GGUF file into plain weights.
+
+    From 5.24 on it would otherwise leave them packed where it finds kernels for that, on the hub if
+    need be: slower in bfloat16, and other weights than a warm start and an evaluation can read.
+    """
+    config = getattr(transformers, "GgufConfig", None)
+    return {} if config is None else {"quantization_config": config(dequantize=True)}
 
 
 def default_layer_ids(num_layers: int, *, num_taps: int) -> tuple[int, ...]:
