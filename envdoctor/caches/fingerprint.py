@@ -15,7 +15,15 @@ _PREFIXES = ("TORCHINDUCTOR_", "TORCH_COMPILE", "TORCHDYNAMO_", "TRITON_")
 _PLACES = ("_DIR", "_HOME", "_PATH", "_ROOT")
 """Ends of variables that say where something lies, not what is compiled."""
 
-_TALK = ("VERBOSE", "TRACE", "LOG", "DEBUG", "PROGRESS")
+_OTHERWISE = (
+    *("VERBOSE", "TRACE", "LOG", "DEBUG", "PROGRESS"),
+    *("COMPILE_THREADS", "WORKER", "GRAPH_CACHE", "AUTOGRAD_CACHE", "AUTOTUNE_", "DISABLE_CACHES"),
+)
+"""Words in variables that change what is told, who compiles and what is kept, not what comes out.
+
+Source: `_cache_config_ignore_prefix` in torch/_inductor/config.py 2.13, read 2026-11-30.
+"""
+
 _WORDS = {"torch_key": "torch's files", "triton_key": "Triton's files", "gpus": "GPUs"}
 _OTHER_MACHINE = frozenset(
     {"torch", "torch_key", "triton", "triton_key", "cuda", "gpus", "python", "machine"}
@@ -97,7 +105,7 @@ def relevant(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         for name, value in sorted(variables.items())
         if name.startswith(_PREFIXES)
         and not name.endswith(_PLACES)
-        and not any(word in name for word in _TALK)
+        and not any(word in name for word in _OTHERWISE)
     )
 
 

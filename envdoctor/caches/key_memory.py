@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from envdoctor.probes.build_keys import entry_prefix, module_suffixes, torch_key, triton_key
+from envdoctor.probes.build_keys import (
+    can_import,
+    entry_prefix,
+    is_known,
+    module_suffixes,
+    torch_key,
+    triton_key,
+)
 from envdoctor.probes.files import UnreadableError, read_text
 
 if TYPE_CHECKING:
@@ -72,12 +79,18 @@ class Memory:
             machine: As `uname -m` spells it.
             version: As the package's code states it.
             fresh: True to compute it whatever is remembered.
+
+        Returns:
+            None if its files cannot be read, or it is not known which of them count.
         """
         name = self._name(dist, python=python, version=version)
         if name and not fresh and name in self._keys:
             return self._keys[name]
         folder = Path(dist.path).parent / dist.name
         suffixes = module_suffixes(python, machine)
+        # a build for a free-threaded Python, for one
+        if not (is_known(dist.name, version) and can_import(folder, suffixes)):
+            return None
         try:
             if dist.name == "torch":
                 key = torch_key(folder, version=version, suffixes=suffixes).hex()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envdoctor.caches.fingerprint import Fingerprint, relevant
@@ -12,6 +13,7 @@ from envdoctor.caches.judge import Surroundings
 from envdoctor.caches.key_memory import Keys, Memory
 from envdoctor.caches.stamp_places import folder
 from envdoctor.facts import (
+    Distribution,
     DistributionsFact,
     FactSet,
     HostFact,
@@ -25,10 +27,10 @@ from envdoctor.facts import (
 )
 from envdoctor.probes import collect
 from envdoctor.probes.build_keys import entry_prefix
+from envdoctor.probes.files import UnreadableError, read_text
+from envdoctor.probes.torch_build import parse_version_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from envdoctor.probes.subject import Subject
 
 KINDS = frozenset(
@@ -109,9 +111,18 @@ def _keys(facts: FactSet, python: str, *, home: Path, fresh: bool) -> Keys:
         torch_key = memory.find(torch, python=python, machine=machine, version=version, fresh=fresh)
     if triton:
         triton_key = memory.find(
-            triton, python=python, machine=machine, version=triton.version, fresh=fresh
+            triton, python=python, machine=machine, version=_stated(triton), fresh=fresh
         )
     return Keys(torch=torch_key, triton=triton_key, known=memory.marks())
+
+
+def _stated(triton: Distribution) -> str:
+    """Return the version that Triton's code states: its metadata may have a suffix."""
+    try:
+        text = read_text(Path(triton.path).parent / "triton/__init__.py") or ""
+    except UnreadableError:
+        text = ""
+    return parse_version_file(text).get("__version__", triton.version)
 
 
 def _systems(

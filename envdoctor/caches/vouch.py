@@ -26,7 +26,7 @@ def stamp_all(
     by: str,
     runs: Mapping[str, str] | None = None,
 ) -> int:
-    """Stamp every entry that is valid or against which nothing is known.
+    """Stamp every entry that is valid, or stale by its stamp alone, or of which nothing is known.
 
     Args:
         surveys: Of a deep verification, which read every byte.
@@ -84,9 +84,11 @@ def _stamp_all(
 def _passed(survey: Survey) -> Iterator[tuple[str, StampedFile]]:
     """Yield the files of entries that passed, each beside its entry's path."""
     for one in survey.judgements:
-        if one.kind not in ("valid", "unknown") or one.entry.kind not in COUNTED:
+        reading = survey.readings[one.entry.path]
+        is_stale = one.kind == "stale" and not reading.moved_from
+        if not (is_stale or one.kind in ("valid", "unknown")) or one.entry.kind not in COUNTED:
             continue
-        digests = survey.readings[one.entry.path].digests or {}
+        digests = reading.digests or {}
         if all(file.path in digests for file in one.entry.files):
             for file in one.entry.files:
                 digest = digests[file.path]

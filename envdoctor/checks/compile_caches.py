@@ -73,7 +73,7 @@ def _problem(cache: VerifiedCache, fact: CompileCachesFact, *, num_told: int) ->
             text="Remove what is wrong; warm the cache before the next run."
             if named
             else "Warm the cache before the next run.",
-            commands=(f"envdoctor cache prune{deep}",) if {"corrupt", "stale"} & {*named} else (),
+            commands=(f"envdoctor cache prune{deep}",) if "corrupt" in named else (),
         ),
     )
 

@@ -133,7 +133,7 @@ def prune(
     profile: ProfileName = None,
     only: Annotated[
         list[Prunable] | None,
-        typer.Option("--class", help="What to remove; repeatable. Default: corrupt and stale."),
+        typer.Option("--class", help="What to remove; repeatable. Default: corrupt."),
     ] = None,
     deep: DeepOption = False,
     dry_run: Annotated[
@@ -143,8 +143,9 @@ def prune(
 ) -> None:
     """Remove entries that `verify` names, by exact path, after showing them.
 
-    Valid and unknown entries always stay. Foreign ones may be another environment's: they go with
-    `--class foreign` only. A file that has changed since it was shown stays as well.
+    Valid and unknown entries always stay. Stale ones may still be of use (`cache warm` stamps them
+    anew), foreign ones may be another environment's: they go with `--class` only. A file that has
+    changed since it was shown stays as well.
 
     Exit code 1 if something could not be removed.
     """
@@ -160,7 +161,7 @@ def prune(
             hint="--yes removes, --dry-run only prints",
         )
     scene, _, surveys = _surveyed(python, prefix, profile, deep=deep)
-    wanted = {item.value for item in only or [Prunable.CORRUPT, Prunable.STALE]}
+    wanted = {item.value for item in only or [Prunable.CORRUPT]}
     items = chosen(surveys, {name for name in CLASSES if name in wanted})
     if not items:
         typer.echo(f"nothing is {' or '.join(sorted(wanted))}")

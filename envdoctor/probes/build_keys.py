@@ -28,6 +28,9 @@ _INDUCTOR_FILES = (
     "_inductor/script.ld",
 )
 _STREAMS_SINCE = (2, 14)
+_KNOWN_TORCH = ((2, 10), (2, 15))
+_KNOWN_TRITON = ((3, 6), (3, 9))
+"""First and last release whose own key was compared with the one computed here."""
 
 
 @value
@@ -83,6 +86,18 @@ def triton_key(triton: Path, *, version: str, suffixes: Sequence[str]) -> str:
     parts.append(_digest(f"{triton}/_C/libtriton.so"))
     parts += _walked(f"{triton}/language", suffixes)
     return version + "-".join(parts)
+
+
+def is_known(package: str, version: str) -> bool:
+    """Tell whether the key of a release is computed as here; others may count other files."""
+    first, last = _KNOWN_TORCH if package == "torch" else _KNOWN_TRITON
+    return first <= _release(version) <= last
+
+
+def can_import(torch: Path, suffixes: Sequence[str]) -> bool:
+    """Tell whether torch's extension module, if there is one, is for an interpreter's suffixes."""
+    found = [name for name in list_folder(torch) if name.startswith("_C.cpython-")]
+    return not found or f"_C{suffixes[0]}" in found
 
 
 def entry_prefix(key: bytes, *, python: str) -> str:

@@ -8,11 +8,19 @@ import pickle
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envdoctor.caches.entries import CachedFile, group
-from envdoctor.probes.build_keys import compact, entry_prefix, module_suffixes, torch_key
+from envdoctor.probes.build_keys import (
+    can_import,
+    compact,
+    entry_prefix,
+    is_known,
+    module_suffixes,
+    torch_key,
+)
 from envdoctor.probes.cache_content import (
     Saying,
     autotune_saying,
@@ -155,3 +163,30 @@ def test_a_key_covers_every_module_once(tmp_path: Path) -> None:
     found = torch_key(torch, version="2.11.0+cpu", suffixes=suffixes)
     wanted = "2.11.0+cpu" + "aA" + "a.zAZ" + "bB" + "eE" + "LD"
     assert found == hashlib.sha256(wanted.encode()).digest()
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "known"),
+    [
+        ("torch", "2.9.1+cu128", False),
+        ("torch", "2.10.0+cu128", True),
+        ("torch", "2.15.0", True),
+        ("torch", "2.16.0.dev20261130", False),
+        ("triton", "3.5.1", False),
+        ("triton", "3.9.0", True),
+        ("triton", "nonsense", False),
+    ],
+)
+def test_keys_are_computed_for_releases_that_were_compared(
+    package: str, version: str, *, known: bool
+) -> None:
+    assert is_known(package, version) == known
+
+
+def test_a_torch_for_another_interpreter_has_no_key_here(tmp_path: Path) -> None:
+    suffixes = module_suffixes("3.13", "x86_64")
+    assert can_import(tmp_path, suffixes)
+    (tmp_path / "_C.cpython-313t-x86_64-linux-gnu.so").touch()
+    assert not can_import(tmp_path, suffixes)
+    (tmp_path / "_C.cpython-313-x86_64-linux-gnu.so").touch()
+    assert can_import(tmp_path, suffixes)

@@ -113,6 +113,12 @@ def test_new_times_leave_it_to_the_content(tmp_path: Path) -> None:
             id="another-variable",
         ),
         pytest.param(
+            lambda bench: bench.variables.update(TORCHINDUCTOR_COMPILE_THREADS="1"),
+            "valid",
+            "",
+            id="a-variable-without-effect",
+        ),
+        pytest.param(
             lambda bench: bench.environment.install("triton", "3.7.0", {"triton/x.py": b""}),
             "foreign",
             "triton 3.6.0",
@@ -130,6 +136,15 @@ def test_stamped_in_other_surroundings(
     change(bench)
     assert bench.counts().keys() == {kind}
     assert word in reason_of(bench, kind)
+
+
+def test_stale_entries_are_valid_once_they_are_stamped_anew(tmp_path: Path) -> None:
+    """A new driver: Inductor and Triton still look all of them up."""
+    bench = warmed(tmp_path)
+    bench.nvidia = NvidiaFact(num_devices=1, driver="590.1.1", gpus=bench.nvidia.gpus)
+    assert bench.counts() == {"stale": NUM}
+    assert bench.stamp() == NUM
+    assert bench.counts(deep=True) == {"valid": NUM}
 
 
 def test_entries_of_another_torch_are_foreign_and_it_is_named(tmp_path: Path) -> None:
