@@ -90,6 +90,11 @@ class Crew:
         """Let a wheel that did not come be tried once more, before all others."""
         self._jobs.put(_Job(_FIRST, next(self._numbers), outcome.download, urls, patience))
 
+    @property
+    def has_news(self) -> bool:
+        """True if something came of a wheel already."""
+        return not self._outcomes.empty()
+
     def next(self, seconds: float) -> Outcome | None:
         """Wait for what comes of a wheel; None if nothing does in this time."""
         try:
@@ -112,6 +117,8 @@ class Crew:
                 return
             try:
                 is_there = job.download.run(job.urls, job.patience)
+                if is_there:
+                    self._meter.finished()
                 outcome = Outcome(download=job.download, is_there=is_there)
             except Stopped:
                 return

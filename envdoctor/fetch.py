@@ -11,7 +11,7 @@ from envdoctor import web
 from envdoctor.alternates import Alternates, index_urls
 from envdoctor.crew import Crew
 from envdoctor.download import Patience
-from envdoctor.errors import EnvdoctorError, IntegrityError, SourceError
+from envdoctor.errors import EnvdoctorError, IntegrityError, SourceError, SpaceError
 from envdoctor.filesystem import GIGABYTE
 from envdoctor.meter import Meter
 from envdoctor.pylock import Lock, total_size
@@ -117,14 +117,14 @@ class _Fetching:
                 if outcome and (outcome.is_there or self._is_elsewhere(outcome)):
                     left.remove(outcome.wheel.file)
                     ready.append(outcome.wheel)
-                    self._meter.num_done += 1
                 self.waiting()
-                if left and total_size(ready) > _UNPACK_BYTES:
+                is_time = left and not self._crew.has_news
+                if is_time and total_size(ready) > _UNPACK_BYTES:
                     self._unpack(located(self._only(ready), self._shop), self._shop, watch=self)
                     ready = []
         except (EnvdoctorError, KeyboardInterrupt):
             self._shop.stages.note(
-                f"fetched {self._meter.num_done} of {len(self._missing)} wheels; "
+                f"fetched {len(self._missing) - len(left)} of {len(self._missing)} wheels; "
                 f"{self._meter.done / GIGABYTE:.2f} GB are kept: the same command goes on there"
             )
             raise
@@ -147,6 +147,12 @@ class _Fetching:
         Raises:
             EnvdoctorError: It was tried everywhere.
         """
+        if isinstance(outcome.error, OSError):
+            raise SpaceError(
+                f"{outcome.error.filename or outcome.wheel.file}: {outcome.error.strerror}",
+                reference="wheelhouse-not-writable",
+                hint="set ENVDOCTOR_HOME to a folder of your own",
+            ) from outcome.error
         if outcome.error:
             raise outcome.error
         wheel, first = outcome.wheel, self._lock.urls[outcome.wheel.file]

@@ -31,7 +31,7 @@ class Meter:
         self._since = clock()
         self._fresh = 0
         self.done = 0
-        self.num_done = 0
+        self._num_done = 0
 
     def kept(self, num_bytes: int) -> None:
         """Take note of bytes that were there already; negative for those that are given up."""
@@ -44,9 +44,14 @@ class Meter:
             self.done += num_bytes
             self._fresh += num_bytes
 
+    def finished(self) -> None:
+        """Take note that a wheel is whole."""
+        with self._lock:
+            self._num_done += 1
+
     def text(self) -> str:
         """Return how far it is: wheels, bytes, rate, time left."""
-        parts = [f"{self.num_done} of {self._num_wheels} wheels"]
+        parts = [f"{self._num_done} of {self._num_wheels} wheels"]
         if self._total:
             parts.append(f"{self.done / _MB:.0f} of {self._total / _MB:.0f} MB")
         rate = self._fresh / max(self._clock() - self._since, 0.1)

@@ -124,7 +124,8 @@ def make_folders(store: Store) -> None:
             place in one step.
     """
     try:
-        for folder in (store.envs / "receipts", store.cache, store.trash, store.staging):
+        receipts = store.envs / "receipts"
+        for folder in (receipts, store.wheels, store.cache, store.trash, store.staging):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SpaceError(

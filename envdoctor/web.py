@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import importlib.util
 import netrc
 import socket
 import ssl
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from envdoctor import __version__
+from envdoctor.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _WINDOW_BYTES = 512 * 1024
-"""How much may be under way on a connection: what a killed process has to fetch again."""
+"""How much our kernel may take in ahead of us, which a killed process has to fetch again. What lies
+in the kernel of the sender, up to 4 MB within one machine, never came and is not counted."""
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -112,8 +115,11 @@ def make(variables: Mapping[str, str], urls: Iterable[str]) -> Web:
     Args:
         variables: Environment variables as uv sees them.
         urls: Addresses of indexes, whose credentials hold for all that their hosts serve.
+
+    Raises:
+        SourceError: The file of certificates that is configured holds none.
     """
-    trusted = ssl.create_default_context(cafile=_bundle(variables))
+    trusted = _trusting(variables)
     untrusted = ssl.create_default_context()
     untrusted.check_hostname = False
     untrusted.verify_mode = ssl.CERT_NONE
@@ -173,15 +179,35 @@ def _narrow(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, _WINDOW_BYTES)
 
 
-def _bundle(variables: Mapping[str, str]) -> str | None:
-    """Return the file of certificates to trust; None for what this Python trusts by itself."""
+def _trusting(variables: Mapping[str, str]) -> ssl.SSLContext:
+    """Return a context with the certificates that are configured, or those of the system."""
     named = variables.get("SSL_CERT_FILE")
     if named and Path(named).is_file():
-        return named
-    paths = ssl.get_default_verify_paths()
-    if paths.cafile or paths.capath:
-        return None
-    return next((path for path in _BUNDLES if Path(path).is_file()), None)
+        try:
+            return ssl.create_default_context(cafile=named)
+        except OSError as error:
+            raise SourceError(
+                f"{named}: found no certificates ({error.strerror or error})",
+                reference="certificates-not-readable",
+                hint="set SSL_CERT_FILE, or pip's `cert`, to a file of certificates (PEM)",
+            ) from error
+    context = ssl.create_default_context()
+    folder = ssl.get_default_verify_paths().capath
+    has_any = context.get_ca_certs() or (folder and any(Path(folder).iterdir()))
+    bundle = None if has_any else next((path for path in _bundles() if path.is_file()), None)
+    if bundle is not None:
+        context.load_verify_locations(bundle)
+    return context
+
+
+def _bundles() -> Iterator[Path]:
+    """Yield where else certificates may be: of distributions, of the package certifi, of pip's."""
+    yield from (Path(path) for path in _BUNDLES)
+    for package in ("certifi", "pip"):
+        found = importlib.util.find_spec(package)
+        if found is not None and found.origin:
+            inner = "_vendor/certifi/" if package == "pip" else ""
+            yield Path(found.origin).parent / inner / "cacert.pem"
 
 
 def _bare(url: str) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from envdoctor import web
 from envdoctor.download import Download, Patience, Stopped
+from envdoctor.errors import SourceError
 from envdoctor.meter import Meter
 from envdoctor.pylock import Wheel
 from envdoctor.wheelhouse import Wheelhouse
@@ -280,3 +281,10 @@ def test_proxy_of_the_variables_is_used(place: Place) -> None:
         assert not download.run([url], Patience(rounds=1, silence_seconds=1.0))
         assert "connection refused" in download.faults[url].reason
         assert not server.asked
+
+
+def test_file_without_certificates_is_named(tmp_path: Path) -> None:
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text("nothing")
+    with pytest.raises(SourceError, match=r"ca\.pem: found no certificates"):
+        web.make({"SSL_CERT_FILE": str(bundle)}, [])

@@ -21,7 +21,7 @@ from envdoctor.errors import (
     SpaceError,
     UserFileError,
 )
-from envdoctor.wheelhouse import Wheelhouse
+from envdoctor.wheelhouse import Wheelhouse, sha256_of
 from tests.index_server import MIB, IndexServer, Manner, serving_all
 from tests.tiny_wheels import make_torch, make_wheel
 from tests.workbench import Bench
@@ -349,6 +349,19 @@ def test_file_that_may_not_grow_is_a_space_error_and_the_next_build_succeeds(ben
         assert server.sent("alpha") >= limit
         bench.build(path)
     assert bench.torch_of_current() == "9.9.0+cpu"
+
+
+def test_place_of_a_wheel_that_is_taken_is_a_space_error(bench: Bench) -> None:
+    folder = packages(bench)
+    (alpha,) = folder.glob("alpha*")
+    place = bench.home / "wheels" / sha256_of(alpha)
+    place.parent.mkdir(parents=True)
+    place.write_text("a file")
+    with serving_all({"simple": folder}) as server:
+        with pytest.raises(SpaceError, match=str(place)):
+            bench.build(bench.write(wheels=False, more=index(server)))
+        place.unlink()
+        bench.build(bench.write(wheels=False, more=index(server)))
 
 
 @pytest.fixture

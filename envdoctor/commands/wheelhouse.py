@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.commands.options import NoWaitOption, ProfileOption, profile_name
+from envdoctor.commands.options import NoWaitOption, profile_name
 
 wheelhouse = typer.Typer(
     help="List and prune the wheels that were fetched; carry them to other machines.",
@@ -59,9 +59,11 @@ def prune() -> None:
 
 @wheelhouse.command("export")
 def export(
+    profile: Annotated[
+        str, typer.Argument(help="Profile by name, path of a TOML file, or `auto`.")
+    ],
     target: Annotated[Path, typer.Argument(help="A file ending in .tar, or a folder.")],
     *,
-    profile: ProfileOption = "cpu",
     wheels: Annotated[
         list[Path] | None,
         typer.Option(help="Folder of wheels to look into before any index; repeatable."),
@@ -79,10 +81,8 @@ def export(
 ) -> None:
     """Write a profile's lock and all its wheels, fetching those that are not here.
 
-    On the other machine, with the same Python minor version and the same profile:
-
-        envdoctor wheelhouse import FILE
-        envdoctor build --profile NAME --offline
+    On the other machine, with the same Python minor version and the same profile, run `envdoctor
+    wheelhouse import TARGET`, then `envdoctor build --profile NAME --offline`.
 
     Exit codes: those of `envdoctor build`.
     """
@@ -93,7 +93,7 @@ def export(
     from envdoctor.profile import load_profile
     from envdoctor.progress import Progress
 
-    name = profile_name("cpu" if profile is None else profile)
+    name = profile_name(profile)
     request = BuildRequest(
         profile=load_profile(name),
         wheels=tuple(wheels or ()),

@@ -8,8 +8,8 @@ the receipt; resolving and sealing are shown apart, modules are not imported), u
 environment to a full one. Cold: nothing is local, so both fetch, unpack and install (stages fetch
 to verify). Both copy. Rounds alternate, figures are medians with the smallest and largest run.
 
-At the end two environments, put together by copies and by hard links, must have the same hash of
-all packages. Needs twice the space of the environment, its unpacked and its packed wheels.
+Two environments, put together by copies and by hard links, must have the same hash of all packages.
+Needs room for the wheels, for what is in them, and for one environment: 18 GB for cu128.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import msgspec
 from uv import find_uv_bin
 
 from envdoctor import build, locking, profile, pylock, settings
+from envdoctor.fetch import located
 from envdoctor.session import begun
 from envdoctor.talk import silent
 
@@ -63,17 +64,20 @@ class Series:
 
 
 class Bench:
-    """A profile, a lock of it with addresses, and the folders of both contenders."""
+    """A profile, and the folder where both contenders work."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.folder = folder
         self.lock_file = folder / "pylock.bench.toml"
-        self.python = ""
-        self.variables: dict[str, str] = {}
 
-    def home(self, name: str) -> Settings:
-        return settings.load({**os.environ, "ENVDOCTOR_HOME": str(self.folder / name)})
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def settings(self) -> Settings:
+        return settings.load({**os.environ, "ENVDOCTOR_HOME": str(self.home)})
 
     def request(self, link_mode: str = "copy") -> build.BuildRequest:
         wanted = profile.load_profile(self.name)
@@ -85,65 +89,56 @@ class Bench:
             force=True,
         )
 
-    def write_lock(self) -> None:
-        """Resolve, so that uv is given the addresses that a build finds."""
-        request = self.request()
-        with begun(request, settings=self.home("lock"), talk=silent) as (shop, plan):
-            found = locking.resolved(plan, shop, folder=request.locks, strict=False)
-            self.lock_file.write_text(pylock.write(found.lock))
-            self.python = shop.interpreter.path
-            self.variables = dict(shop.variables)
-        shutil.rmtree(self.folder / "lock")
-
-    def uv(self, cache: str) -> dict[str, float]:
-        """Let uv install the lock into a new environment; return the seconds."""
-        env = self.folder / "uv-env"
-        variables = {**self.variables, "UV_CACHE_DIR": str(self.folder / cache)}
-        uv = find_uv_bin()
-        subprocess.run([uv, "venv", "-q", "--python", self.python, env], env=variables, check=True)
-        start = time.perf_counter()
+    def uv(self, cache: Path, *, is_cold: bool) -> dict[str, float]:
+        """Let uv install the lock, as a build finds it, into a new environment."""
+        request, env, uv = self.request(), self.folder / "uv-env", find_uv_bin()
+        with begun(request, settings=self.settings, talk=silent) as (shop, plan):
+            lock = locking.resolved(plan, shop, folder=request.locks, strict=False).lock
+            self.lock_file.write_text(pylock.write(lock if is_cold else located(lock, shop)))
+            variables = {**shop.variables, "UV_CACHE_DIR": str(cache)}
+            python = shop.interpreter.path
+        subprocess.run([uv, "venv", "-q", "--python", python, env], env=variables, check=True)
         argv = [uv, "pip", "sync", "-q", str(self.lock_file), "--preview-features", "pylock"]
         argv += ["--link-mode", "copy", "--python", str(env)]
+        start = time.perf_counter()
         subprocess.run(argv, env=variables, check=True)
         seconds = time.perf_counter() - start
         shutil.rmtree(env)
         return {"all": seconds}
 
-    def build(self, home: str, link_mode: str = "copy") -> Receipt:
-        place = self.home(home)
-        return build.build(self.request(link_mode), settings=place, talk=silent).receipt
+    def build(self, link_mode: str = "copy") -> Receipt:
+        """Build anew, and throw the environment away."""
+        found = build.build(self.request(link_mode), settings=self.settings, talk=silent).receipt
+        shutil.rmtree(self.home / "envs")
+        return found
 
-    def envdoctor(self, home: str, stages: tuple[str, ...]) -> dict[str, float]:
+    def envdoctor(self, stages: tuple[str, ...]) -> dict[str, float]:
         """Build anew; return the seconds of these stages, alone and together."""
-        found = self.build(home).seconds
+        found = self.build().seconds
         parts = {name: found.get(name, 0.0) for name in stages}
         rest = {f"({name})": found.get(name, 0.0) for name in ("resolve", "seal")}
         return {"all": sum(parts.values()), **parts, **rest}
 
 
-def measure(bench: Bench, *, warm: int, cold: int) -> list[tuple[Series, Series]]:
-    """Run all rounds; return each of our series with that of uv."""
-    found = []
-    if cold:
-        pair = Series("envdoctor, cold"), Series("uv pip sync, cold")
-        for _ in range(cold):
-            for name in ("cold-uv", "cold"):
-                shutil.rmtree(bench.folder / name, ignore_errors=True)
-            pair[1].add(bench.uv("cold-uv"))
-            pair[0].add(bench.envdoctor("cold", _COLD_STAGES))
-        found.append(pair)
-        for one, two in (("cold", "warm"), ("cold-uv", "warm-uv")):
-            (bench.folder / one).rename(bench.folder / two)
-    else:
-        bench.uv("warm-uv")
-    bench.envdoctor("warm", _WARM_STAGES)  # a home that was moved has new addresses
-    if warm:
-        pair = Series("envdoctor, warm"), Series("uv pip sync, warm")
-        for _ in range(warm):
-            pair[1].add(bench.uv("warm-uv"))
-            pair[0].add(bench.envdoctor("warm", _WARM_STAGES))
-        found.append(pair)
-    return found
+def measure_cold(bench: Bench, rounds: int) -> tuple[Series, Series]:
+    """Run rounds in which both begin with nothing."""
+    ours, theirs = Series("envdoctor, cold"), Series("uv pip sync, cold")
+    for _ in range(rounds):
+        cache = bench.folder / "cold-cache"
+        theirs.add(bench.uv(cache, is_cold=True))
+        shutil.rmtree(cache)
+        shutil.rmtree(bench.home)
+        ours.add(bench.envdoctor(_COLD_STAGES))
+    return ours, theirs
+
+
+def measure_warm(bench: Bench, rounds: int) -> tuple[Series, Series]:
+    """Run rounds in which both have the wheels, and the same cache of unpacked ones."""
+    ours, theirs = Series("envdoctor, warm"), Series("uv pip sync, warm")
+    for _ in range(rounds):
+        theirs.add(bench.uv(bench.home / "uv-cache", is_cold=False))
+        ours.add(bench.envdoctor(_WARM_STAGES))
+    return ours, theirs
 
 
 def main() -> None:
@@ -155,9 +150,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         bench = Bench(options.profile, Path(folder))
-        bench.write_lock()
-        pairs = measure(bench, warm=options.runs, cold=options.cold)
-        trees = [bench.build("warm", link_mode=mode).tree for mode in ("copy", "hardlink")]
+        pairs = [measure_cold(bench, options.cold)] if options.cold else []
+        trees = [bench.build(link_mode=mode).tree for mode in ("copy", "hardlink")]
+        pairs += [measure_warm(bench, options.runs)] if options.runs else []
     head = f"{'':<22} {'part':<10} {'median s':>8} {'min':>8} {'max':>8}\n"
     sys.stdout.write(head)
     for ours, theirs in pairs:
