@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 class DraftConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The drafter; head counts, width and RoPE follow from the target."""
 
-    mask_token_id: TokenId
-    """Token id that stands for "to be predicted"; an embedding row that real text never uses."""
+    mask_token_id: TokenId | Literal["auto"] = "auto"  # noqa: S105  no password
+    """Token id that stands for "to be predicted"; an embedding row that real text never uses. auto
+    takes one that no conversation holds: a row beyond the tokenizer's, or a special token."""
     num_layers: PositiveInt = 5
     """Decoder layers."""
     block_size: Annotated[int, msgspec.Meta(ge=2, le=128)] = 16
@@ -90,7 +91,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
     """Names the run folder."""
     target: TargetConfig
-    draft: DraftConfig
+    draft: DraftConfig = DraftConfig()
     data: DataConfig
     train: TrainSettings = TrainSettings()
     layout: LayoutConfig = LayoutConfig()

@@ -33,14 +33,15 @@ class Encoding:
     Args:
         tokenizer: The target's, with a chat template; gives character offsets.
         eos_id: Token that ends a turn; also pads, which no loss and no attention looks at.
-        mask_token_id: Must not occur in a row: it means "to be predicted".
+        mask_token_id: Must not occur in a row: it means "to be predicted"; None while the token
+            is yet to be chosen.
         max_length: Tokens of a conversation that are kept.
         min_supervised: Fewest supervised tokens of a usable row.
     """
 
     tokenizer: Any
     eos_id: int
-    mask_token_id: int
+    mask_token_id: int | None
     max_length: int
     min_supervised: int
 

@@ -14,6 +14,7 @@ from train.data import Encoding, build_dataset, prompt_ids
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.machine import choose_device
+from train.mask_token import unused_token
 from train.packing import pack
 from train.selftest import check_mask_token, check_target
 from train.selftest_packing import check_packing
@@ -22,6 +23,8 @@ from train.target import load_target
 from train.warm_start import copy_target_layers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from train.config import DataConfig, TrainConfig
     from train.conversations import Conversation
     from train.data import Dataset
@@ -57,22 +60,9 @@ def load(config: TrainConfig) -> Inputs:
     # A model takes a minute to load; a row that is no conversation is found in a second.
     conversations, questions = read_data(config.data)
     target = load_target(config.target, num_taps=config.draft.num_layers, device=device)
-    drafter = new_drafter(config, target)
-    encoding = Encoding(
-        tokenizer=target.tokenizer,
-        eos_id=target.eos_id,
-        mask_token_id=config.draft.mask_token_id,
-        max_length=config.data.max_length,
-        min_supervised=config.min_supervised,
-    )
-    training = build_dataset(conversations, encoding)
-    held_out = build_dataset(questions, encoding)
-    for key, dataset, least in (("train", training, 1), ("held_out", held_out, 2)):
-        if len(dataset.samples) < least:
-            raise ConfigError(
-                [f"data.{key}: {len(dataset.samples)} usable rows, dropped {dict(dataset.dropped)}"]
-            )
-    check_mask_token(config.draft.mask_token_id, {"train": training, "held_out": held_out})
+    training, held_out = encoded(config, target, conversations=conversations, questions=questions)
+    mask_token_id = mask_token_of(config, target, {"train": training, "held_out": held_out})
+    drafter = new_drafter(config, target, mask_token_id=mask_token_id)
     rows = [sample.ids for sample in held_out.samples[:2]]
     check_target(target, rows)
     if config.data.packing:
@@ -106,7 +96,55 @@ def read_data(data: DataConfig) -> tuple[list[Conversation], list[Conversation]]
     return training, held_out
 
 
-def new_drafter(config: TrainConfig, target: Target) -> Drafter:
+def encoded(
+    config: TrainConfig,
+    target: Target,
+    *,
+    conversations: Sequence[Conversation],
+    questions: Sequence[Conversation],
+) -> tuple[Dataset, Dataset]:
+    """Return what there is to train on, and what is kept for evaluation, as tokens.
+
+    Raises:
+        ConfigError: Too little of either is of use.
+    """
+    chosen = config.draft.mask_token_id
+    encoding = Encoding(
+        tokenizer=target.tokenizer,
+        eos_id=target.eos_id,
+        mask_token_id=None if chosen == "auto" else chosen,
+        max_length=config.data.max_length,
+        min_supervised=config.min_supervised,
+    )
+    training, held_out = (build_dataset(one, encoding) for one in (conversations, questions))
+    for key, dataset, least in (("train", training, 1), ("held_out", held_out, 2)):
+        if len(dataset.samples) < least:
+            raise ConfigError(
+                [f"data.{key}: {len(dataset.samples)} usable rows, dropped {dict(dataset.dropped)}"]
+            )
+    return training, held_out
+
+
+def mask_token_of(config: TrainConfig, target: Target, datasets: Mapping[str, Dataset]) -> int:
+    """Return the token that means "to be predicted", which no conversation holds.
+
+    Raises:
+        ConfigError: None is to be found.
+        SelfTestError: The one that the run file names is in the data.
+    """
+    chosen = config.draft.mask_token_id
+    if chosen != "auto":
+        check_mask_token(chosen, datasets)
+        return chosen
+    samples = [sample for dataset in datasets.values() for sample in dataset.samples]
+    return unused_token(
+        target.tokenizer,
+        num_rows=target.config.vocab_size,
+        used={target.eos_id}.union(*(sample.ids for sample in samples)),
+    )
+
+
+def new_drafter(config: TrainConfig, target: Target, *, mask_token_id: int) -> Drafter:
     """Make an untrained drafter on the target's device, the same for the same seed.
 
     Raises:
@@ -117,7 +155,7 @@ def new_drafter(config: TrainConfig, target: Target) -> Drafter:
             target.config,
             num_layers=config.draft.num_layers,
             block_size=config.draft.block_size,
-            mask_token_id=config.draft.mask_token_id,
+            mask_token_id=mask_token_id,
             target_layer_ids=target.layer_ids,
         )
     except ValueError as error:

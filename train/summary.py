@@ -36,6 +36,7 @@ def header(
             "dropped_held_out": dict(inputs.held_out.dropped),
         },
         "num_draft_parameters": sum(parameter.numel() for parameter in drafter.parameters()),
+        "mask_token_id": drafter.config.mask_token_id,
         "target_layer_ids": list(inputs.pair.target.layer_ids),
         "config": to_builtins(config),
     }
