@@ -83,6 +83,10 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Optimizer steps that a line of metrics sums up."""
     every_seconds: Annotated[float, msgspec.Meta(gt=0.0)] = 10.0
     """Seconds between progress lines where stderr is no terminal."""
+    tensorboard: bool = False
+    """Write the metrics for TensorBoard as well, to `tensorboard` in the run folder."""
+    wandb: Literal["off", "offline", "online"] = "off"
+    """Give the metrics to Weights & Biases as well; offline keeps them in the run folder."""
 
 
 class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

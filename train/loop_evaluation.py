@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from train.drafter import Drafter
     from train.evaluate import Evaluation
     from train.loop import StepTaken
-    from train.metrics import MetricsWriter
     from train.progress import Progress
+    from train.sinks import Sink
 
 
 class LoopEvaluation:
@@ -35,7 +35,7 @@ class LoopEvaluation:
         *,
         drafter: Drafter,
         best: Best,
-        metrics: MetricsWriter,
+        metrics: Sink,
         progress: Progress,
     ) -> None:
         self._evaluation = evaluation

@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import TextIO
+
+
+@dataclass(frozen=True)
+class StepView:
+    """What a person may see of a report of the training.
+
+    Attributes:
+        record: The line of the metrics file.
+        num_steps: Optimizer steps of the whole run.
+        seconds_left: Until the last of them, at the pace so far.
+    """
+
+    record: Mapping[str, Any]
+    num_steps: int
+    seconds_left: float
+
+    def line(self) -> str:
+        """Return the most of it on one line."""
+        record = self.record
+        used = f"  {record['mfu']:.1%} of peak" if "mfu" in record else ""
+        return (
+            f"step {record['step']}/{self.num_steps}  loss {record['loss']:.3f}"
+            f"  right at slot 1 {record['accuracy'][0]:.1%}"
+            f"  {record['tokens_per_second']:.0f} tokens/s{used}"
+            f"  {duration(self.seconds_left)} left"
+        )
+
+
+def duration(seconds: float) -> str:
+    """Return a time as a person says it: `48 s`, `12 min`, `3 h 5 min`."""
+    if seconds < 120:  # noqa: PLR2004  two minutes
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 class Progress:
@@ -46,3 +84,25 @@ class Progress:
         self._stream.write(text + "\n")
         self._stream.flush()
         self._next_time = 0.0
+
+    def step(self, view: StepView) -> None:
+        """Show how far the training is."""
+        self.update(view.line())
+
+    def close(self) -> None:
+        """Leave the stream with the lines that stay."""
+
+
+def open_progress(*, every_seconds: float) -> Progress:
+    """Return the fullest view that stderr can show.
+
+    Args:
+        every_seconds: Seconds between lines where stderr is no terminal.
+    """
+    is_plain = not sys.stderr.isatty() or os.environ.get("TERM") == "dumb"
+    if is_plain or importlib.util.find_spec("rich") is None:
+        return Progress(every_seconds=every_seconds)
+    # Here, because an environment that trains need not hold rich.
+    from train.live import LiveProgress  # noqa: PLC0415
+
+    return LiveProgress(stream=sys.stderr)

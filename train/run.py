@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from train.attention import UnfusedAttentionError
@@ -11,7 +12,8 @@ from train.compile_watch import RecompiledError
 from train.evaluate import Evaluation, compare
 from train.inputs import load
 from train.machine import Stopwatch
-from train.progress import Progress
+from train.progress import open_progress
+from train.report import write_report
 from train.run_folder import write_json
 from train.selftest import SelfTestError
 from train.selftest_drafting import check_run
@@ -45,9 +47,13 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal, terms: 
         RecompiledError: Something was compiled in the middle of the training.
         SaveError: The end of the training could not be saved.
     """
-    watch = Stopwatch()
-    progress = Progress(every_seconds=config.log.every_seconds)
-    session = Session(folder, stop, progress, terms)
+    with closing(open_progress(every_seconds=config.log.every_seconds)) as progress:
+        return run_phases(config, Session(folder, stop, progress, terms))
+
+
+def run_phases(config: TrainConfig, session: Session) -> bool:
+    """Load, measure, train, measure again, and write the summary; see `execute`."""
+    watch, folder, progress = Stopwatch(), session.folder, session.progress
     progress.say(f"{config.name}: loading {config.target.path}")
     with watch.phase("load"):
         inputs = load(config)
@@ -74,14 +80,16 @@ def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal, terms: 
     # Until all is measured the run is one to be resumed, whatever ends the process.
     summary = header(config, inputs=inputs, watch=watch, finished=False) | results
     write_json(folder.summary, summary)
-    if not stop.requested:
+    stopped = session.stop.requested
+    if not stopped:
         with watch.phase("evaluate_after"):
             results |= results_after(before, evaluation=evaluation, session=session, pair=pair)
         summary = header(config, inputs=inputs, watch=watch, finished=True) | results
         write_json(folder.summary, summary)
+    write_report(folder, summary)
     for line in closing_lines(summary, folder):
         progress.say(line)
-    return not stop.requested
+    return not stopped
 
 
 def results_after(

@@ -25,6 +25,7 @@ README = """\
 A DFlash drafter for {target}, trained by `envdoctor train`. RUN below is this folder.
 
 - `summary.json`: what came of it, and `"state"`: finished or interrupted. `metrics.jsonl`: the way.
+  `report.html`: both as curves and tables.
 - `checkpoint`: the newest drafter, in the format that engines serve. `checkpoints/` holds the ones
   before it; the files `latest` and `best` in it name one each.
 - Go on after an interruption: `envdoctor train --resume RUN`
@@ -59,6 +60,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.checkpoint = path / "checkpoint"
         self.summary = path / "summary.json"
+        self.report = path / "report.html"
 
     @classmethod
     def create(cls, config: TrainConfig, path: Path | None) -> RunFolder:

@@ -27,7 +27,7 @@ from train.target_mask import attention_mask
 from train.target_section import PACKAGE_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor
     from transformers import Cache, PreTrainedConfig
@@ -215,22 +215,16 @@ def load_target(
     device = device or torch.device("cpu")
     folder, gguf_file = locate(config.path)
     loaders: tuple[Any, Any] = (AutoTokenizer, AutoModelForCausalLM)
-    try:
-        # Progress bars of transformers, the one for GGUF not to be switched off, write to what
-        # sys.stderr is at the time; the handlers of its log keep the stream that they started with.
-        with contextlib.redirect_stderr(io.StringIO()):
-            tokenizer = loaders[0].from_pretrained(folder, gguf_file=gguf_file)
-            model = loaders[1].from_pretrained(
-                folder,
-                gguf_file=gguf_file,
-                dtype=dtype_for(config.dtype, device),
-                # None lets transformers choose: some architectures lack sdpa.
-                attn_implementation=None if config.attention == "auto" else config.attention,
-                **({} if gguf_file is None else unpacked()),
-            )
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError([f"target.path: cannot load {config.path}: {reason}"]) from error
+    with reading(config):
+        tokenizer = loaders[0].from_pretrained(folder, gguf_file=gguf_file)
+        model = loaders[1].from_pretrained(
+            folder,
+            gguf_file=gguf_file,
+            dtype=dtype_for(config.dtype, device),
+            # None lets transformers choose: some architectures lack sdpa.
+            attn_implementation=None if config.attention == "auto" else config.attention,
+            **({} if gguf_file is None else unpacked()),
+        )
     num_layers = model.config.get_text_config().num_hidden_layers
     return Target(
         model.to(device),
@@ -248,6 +242,23 @@ def unpacked() -> dict[str, Any]:
     """
     config = getattr(transformers, "GgufConfig", None)
     return {} if config is None else {"quantization_config": config(dequantize=True)}
+
+
+@contextlib.contextmanager
+def reading(config: TargetConfig) -> Iterator[None]:
+    """Silence transformers' progress bars inside, and say what it cannot load.
+
+    Raises:
+        ConfigError: transformers raised an error.
+    """
+    try:
+        # Its bars, the one for GGUF not to be switched off, write to what sys.stderr is at the
+        # time; the handlers of its log keep the stream that they started with.
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError([f"target.path: cannot load {config.path}: {reason}"]) from error
 
 
 def default_layer_ids(num_layers: int, *, num_taps: int) -> tuple[int, ...]:

@@ -14,14 +14,17 @@ from train.checkpoint_store import CheckpointStore
 from train.compile_watch import RecompiledError
 from train.contract import contract_of
 from train.course import Course
+from train.gauge import gauge_of
 from train.ledger import Ledger
 from train.loop import train
 from train.loop_evaluation import LoopEvaluation
 from train.machine import package_versions
-from train.metrics import MetricsWriter, keep_steps
+from train.metrics import keep_steps
+from train.progress import StepView
 from train.resume import changes, find_start, restore
 from train.saver import Saver
 from train.settings import ConfigError
+from train.sinks import open_sinks
 from train.snapshot import Camera
 
 if TYPE_CHECKING:
@@ -29,12 +32,14 @@ if TYPE_CHECKING:
 
     from train.config import TrainConfig
     from train.evaluate import Evaluation
+    from train.gauge import Gauge
     from train.inputs import Inputs
     from train.ledger import Outcome, StepReport
     from train.progress import Progress
     from train.resume import Start
     from train.run_folder import RunFolder
     from train.session import Session
+    from train.sinks import Sink
     from train.warmup import CompileGuard
 
 
@@ -68,11 +73,11 @@ def train_and_save(
         origin=start.origin,
     )
     reopen(folder, course)
-    with MetricsWriter(folder.metrics) as metrics, session.stop.finishing_steps():
+    with open_sinks(config, folder) as metrics, session.stop.finishing_steps():
         ledger = Ledger(
             course.plan.num_steps,
             every_steps=config.log.every_steps,
-            report=partial(report_step, metrics=metrics, progress=progress),
+            report=partial(report_step, metrics=metrics, progress=progress, gauge=gauge_of(course)),
         )
         best = Best(config.checkpoint.best_on)
         restore(course, start, ledger=ledger, best=best)
@@ -144,13 +149,9 @@ def resumed_lines(course: Course, start: Start) -> list[str]:
     return lines
 
 
-def report_step(step: StepReport, *, metrics: MetricsWriter, progress: Progress) -> None:
+def report_step(step: StepReport, *, metrics: Sink, progress: Progress, gauge: Gauge) -> None:
     """Write a line of metrics and show it."""
     record = step.record()
+    record |= gauge.reading(record["tokens_per_second"])
     metrics.write(record)
-    progress.update(
-        f"step {step.step}/{step.num_steps}  loss {record['loss']:.3f}"
-        f"  right at slot 1 {record['accuracy'][0]:.1%}"
-        f"  {record['tokens_per_second']:.0f} tokens/s"
-        f"  {step.seconds_left:.0f} s left"
-    )
+    progress.step(StepView(record, step.num_steps, step.seconds_left))

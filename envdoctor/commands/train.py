@@ -42,6 +42,9 @@ def train(
             "--allow-data-change", help="With --resume: the training data may have changed."
         ),
     ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what the run of --config will take, and stop.")
+    ] = False,
     env: Annotated[
         Path | None, typer.Option(help="Run in this environment instead of a built one.")
     ] = None,
@@ -54,10 +57,10 @@ def train(
     saves a checkpoint and stops; a second one stops at once. Whatever ended a run, --resume goes on
     from its newest whole checkpoint.
 
-    Sub-commands: fields, warm, evaluate, generate, export, self-prompts, regenerate, prompts. What
-    stands behind the name is theirs: `envdoctor train evaluate --help` explains one; options of
-    this command stand before the name. `envdoctor train fields` lists what a run file and --set can
-    hold.
+    Sub-commands: plan, fields, warm, evaluate, generate, export, self-prompts, regenerate, prompts.
+    What stands behind the name is theirs: `envdoctor train evaluate --help` explains one; options
+    of this command stand before the name. `envdoctor train fields` lists what a run file and --set
+    can hold.
 
     Exit codes: those of the trainer; 1 the environment does not pass, 2 the run file or an argument
     is not valid, 7 the end of the training could not be saved, 8 another process works on the run,
@@ -77,6 +80,10 @@ def train(
         out=out,
         env=env,
         profile=wanted,
-        extra=("--allow-data-change",) if allow_data_change else (),
+        extra=tuple(
+            name
+            for name, is_given in (("--allow-data-change", allow_data_change), ("--plan", plan))
+            if is_given
+        ),
     )
     raise typer.Exit(run(request, settings=settings.load(), talk=Progress()))

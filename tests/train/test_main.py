@@ -50,6 +50,7 @@ def test_run_fills_its_folder(finished: tuple[Path, str]) -> None:
         "checkpoints",
         "config.json",
         "metrics.jsonl",
+        "report.html",
         "summary.json",
     ]
     steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]

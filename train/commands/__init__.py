@@ -6,6 +6,7 @@ once. What happens without a sub-command is `train.commands.train`.
 """
 
 COMMANDS = {
+    "plan": "say what a run will take: steps, memory, operations, time; and stop",
     "fields": "print every setting of a run file with its default and meaning",
     "warm": "compile what a run needs, and stop before its first step",
     "evaluate": "measure finished drafters: acceptance, losslessness, speed-up",

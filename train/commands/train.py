@@ -13,12 +13,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from train.commands.plan import show
 from train.config import changed, check_inputs, check_layout, load_config
 from train.overrides import add_set_argument
 from train.run_folder import BusyError, RunFolder
 from train.session import Terms
 from train.settings import ConfigError
 from train.signals import INTERRUPTED_EXIT_CODE, InterruptedRunError, StopSignal
+from train.sinks import check_sinks
 
 if TYPE_CHECKING:
     import argparse
@@ -42,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of a run to go on with; --config or --set then change its settings",
     )
     parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="say what the run of --config will take, as the sub-command plan does, and stop",
+    )
+    parser.add_argument(
         "--allow-data-change",
         action="store_true",
         help="with --resume: go on although the training data changed, from the start of the epoch",
@@ -58,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
         0 finished; 1 a self-test of target, attention or checkpoint failed; 7 no space, and the end
         could not be saved; 8 another process works on the run; 130 stopped.
     """
+    if options.plan:
+        return _planned(options)
     stop = StopSignal()
     with stop.installed():
         config, folder = _prepared(options)
@@ -70,6 +79,12 @@ def run(options: argparse.Namespace) -> int:
         except InterruptedRunError:
             sys.stderr.write(f"stopped; --resume {folder.path} goes on\n")
             return INTERRUPTED_EXIT_CODE
+
+
+def _planned(options: argparse.Namespace) -> int:
+    if options.config is None or options.resume is not None:
+        raise ConfigError(["--plan: wanted with --config, and without --resume"])
+    return show(load_config(options.config, settings=options.set))
 
 
 def _prepared(options: argparse.Namespace) -> tuple[TrainConfig, RunFolder]:
@@ -95,6 +110,7 @@ def _prepared(options: argparse.Namespace) -> tuple[TrainConfig, RunFolder]:
 def _checked(config: TrainConfig) -> TrainConfig:
     check_layout(config.layout, torch_version=metadata.version("torch"))
     check_inputs(config)
+    check_sinks(config.log)
     return config
 
 

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.train.tiny_run import write_run
+from train.progress import Progress, StepView, duration
+
+ROOT = Path(__file__).parents[2]
+RECORD = {"step": 5, "loss": 1.25, "accuracy": [0.5, 0.25], "tokens_per_second": 1234.5}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0 s"), (119.4, "119 s"), (120, "2 min"), (3599, "1 h 0 min"), (11100, "3 h 5 min")],
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_line_says_what_is_known() -> None:
+    line = StepView(RECORD, num_steps=20, seconds_left=30).line()
+    assert line == "step 5/20  loss 1.250  right at slot 1 50.0%  1234 tokens/s  30 s left"
+    line = StepView({**RECORD, "mfu": 0.25}, num_steps=20, seconds_left=30).line()
+    assert "  1234 tokens/s  25.0% of peak  " in line
+
+
+def test_lines_where_there_is_no_terminal() -> None:
+    stream = io.StringIO()
+    progress = Progress(every_seconds=3600.0, stream=stream)
+    progress.step(StepView(RECORD, num_steps=20, seconds_left=30))
+    progress.step(StepView(RECORD, num_steps=20, seconds_left=29))
+    progress.say("done")
+    progress.close()
+    assert [line.split()[0] for line in stream.getvalue().splitlines()] == ["step", "done"]
+
+
+def output_on_a_terminal(folder: Path, *, term: str) -> str:
+    """Run a training whose stderr is a terminal, and return what it wrote there."""
+    main, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "train", "--config", write_run(folder), "--out", folder / "out"],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TERM": term},
+        stderr=child,
+    )
+    os.close(child)
+    written = b""
+    try:
+        while chunk := os.read(main, 65536):
+            written += chunk
+    except OSError:
+        pass  # how Linux says that the other side is closed
+    finally:
+        os.close(main)
+    assert process.wait(timeout=60) == 0
+    return written.decode()
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_terminal_shows_the_steps_and_keeps_the_closing_lines(tmp_path: Path, term: str) -> None:
+    written = output_on_a_terminal(tmp_path, term=term)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
+    assert "right by slot" in plain if term == "xterm" else "right at slot 1" in plain
+    assert ("\x1b[" in written) == (term == "xterm")
+    assert "held-out loss" in plain
+    # The cursor is there when it ends: the last word on it is that it shall be shown.
+    assert written.rfind("\x1b[?25h") >= written.rfind("\x1b[?25l")

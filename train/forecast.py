@@ -1,0 +1,177 @@
+"""What a run will take, before it is started: `train --plan`.
+
+Reads the target's configuration and tokenizer and all data, and neither its weights nor a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from train.checkpoint import shape_of
+from train.config import to_builtins
+from train.conversations import read_conversations
+from train.data import Encoding, build_dataset
+from train.drafter_config import drafter_config_for
+from train.epoch_work import epoch_flops, padded_rows
+from train.settings import ConfigError
+from train.sizes import (
+    FLOAT32_BYTES,
+    dense_attention_bytes,
+    feature_bytes,
+    num_parameters,
+)
+from train.target import default_layer_ids, dtype_for
+from train.target_shape import read_target_shape
+from train.windows import plan_of
+
+if TYPE_CHECKING:
+    from train.config import TrainConfig
+    from train.data import Sample
+    from train.drafter_config import DrafterConfig
+    from train.sizes import DraftShape
+    from train.target_shape import TargetShape
+
+LOGIT_COPIES = 3
+"""Float32 arrays of a chunk's logits that live at once: logits, their softmax, their gradient."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run will take.
+
+    Attributes:
+        config: The run, every default written out.
+        samples: What it trains on.
+        drafter: The drafter's shape.
+        target: The target's shape.
+        rows: Padded length of each row of one epoch, padding rows included.
+        dropped: Conversations that are not used, by reason.
+    """
+
+    config: TrainConfig
+    samples: list[Sample]
+    drafter: DrafterConfig
+    target: TargetShape
+    rows: list[int]
+    dropped: dict[str, int]
+
+    @property
+    def shape(self) -> DraftShape:
+        """The numbers that fix the drafter's tensors."""
+        return shape_of(self.drafter)
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        return plan_of(self.samples, self.config).num_steps
+
+    @property
+    def num_context_tokens(self) -> int:
+        """Context tokens of one epoch, without padding."""
+        return sum(len(sample.ids) for sample in self.samples)
+
+    @property
+    def flops_per_epoch(self) -> float:
+        """Operations of one epoch's forward and backward, the target left out."""
+        vocab_size = self.drafter.vocab_size
+        return epoch_flops(self.rows, self.config, shape=self.shape, vocab_size=vocab_size)
+
+    @property
+    def target_flops_per_epoch(self) -> float:
+        """Operations of the target over one epoch's rows, padding included; it is only read."""
+        return 2.0 * self.target.num_parameters * sum(self.rows)
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return the bytes that the larger parts take, by what they are."""
+        settings, device = self.config.train, torch.device(self._device)
+        parameters = num_parameters(self.shape)
+        itemsize = dtype_for(self.config.target.dtype, device).itemsize
+        features = feature_bytes(
+            sum(self.rows),
+            num_tapped=self.shape.num_tapped,
+            hidden_size=self.shape.hidden_size,
+            itemsize=itemsize,
+        )
+        moments = 1 if settings.optimizer == "muon" else 2
+        copies = 2 + moments + bool(settings.ema_decay)
+        chunk = settings.objective_chunk_blocks * self.config.draft.block_size
+        return {
+            "target weights": self.target.num_parameters * itemsize,
+            "drafter weights, gradients and optimizer": copies * FLOAT32_BYTES * parameters,
+            "kept states of the target": min(features, settings.cache_features_bytes),
+            "logits of a chunk": LOGIT_COPIES * FLOAT32_BYTES * chunk * self.drafter.vocab_size,
+        }
+
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of one layer's attention scores for the longest rows without a fused kernel."""
+        settings = self.config.train
+        num_queries = settings.num_anchors * self.config.draft.block_size
+        return dense_attention_bytes(
+            self.shape.num_heads,
+            num_queries=num_queries,
+            num_keys=max(self.rows) + num_queries,
+            batch=settings.micro_batch,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Return all figures, ready for JSON."""
+        memory = self.memory_bytes()
+        return {
+            "config": to_builtins(self.config),
+            "target_layer_ids": list(self.drafter.target_layer_ids),
+            "gamma": self.config.gamma,
+            "num_samples": len(self.samples),
+            "dropped": self.dropped,
+            "num_steps": self.num_steps,
+            "context_tokens_per_epoch": self.num_context_tokens,
+            "num_draft_parameters": num_parameters(self.shape),
+            "num_target_parameters": self.target.num_parameters,
+            "memory_bytes": {**memory, "together, activations left out": sum(memory.values())},
+            "flops_per_epoch": self.flops_per_epoch,
+            "target_flops_per_epoch": self.target_flops_per_epoch,
+            "dense_attention_bytes_per_layer": self.dense_bytes,
+        }
+
+    @property
+    def _device(self) -> str:
+        return "cpu" if self.config.train.device == "cpu" else "cuda"
+
+
+def forecast(config: TrainConfig) -> Forecast:
+    """Read target and data, and count.
+
+    Raises:
+        ConfigError: The target or the data cannot be used.
+    """
+    target = read_target_shape(config.target)
+    num_layers = target.config.num_hidden_layers
+    num_taps = config.draft.num_layers
+    layer_ids = config.target.layer_ids or default_layer_ids(num_layers, num_taps=num_taps)
+    try:
+        drafter = drafter_config_for(
+            target.config,
+            num_layers=config.draft.num_layers,
+            block_size=config.draft.block_size,
+            mask_token_id=config.draft.mask_token_id,
+            target_layer_ids=layer_ids,
+        )
+    except ValueError as error:
+        raise ConfigError([f"draft: {error}"]) from error
+    dataset = build_dataset(
+        read_conversations(config.data.train, max_rows=config.data.max_rows),
+        Encoding(
+            tokenizer=target.tokenizer,
+            eos_id=target.eos_id,
+            mask_token_id=config.draft.mask_token_id,
+            max_length=config.data.max_length,
+            min_supervised=config.min_supervised,
+        ),
+    )
+    if not dataset.samples:
+        raise ConfigError([f"data.train: 0 usable rows, dropped {dict(dataset.dropped)}"])
+    rows = padded_rows(dataset.samples, config)
+    return Forecast(config, dataset.samples, drafter, target, rows, dict(dataset.dropped))
