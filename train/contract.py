@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SETTINGS = (
     "data.max_length",
     "data.buckets",
+    "data.packing",
     "train.seed",
     "train.micro_batch",
     "train.accumulation",
@@ -63,8 +64,8 @@ def differences(
         allow_data_change: The user wants to go on with other data.
     """
     lines = []
-    for name in dict.fromkeys([*saved, *found]):
-        now, then = found.get(name), saved.get(name)
+    for name, then in saved.items():
+        now = found.get(name, then)  # a version that knew other names asked for no such thing
         if now == then or (name == DATA and allow_data_change):
             continue
         hint = "; --allow-data-change goes on with the new data" if name == DATA else ""

@@ -121,6 +121,8 @@ class RunFolder:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise BusyError(f"{self.path}: another process works on this run") from error
+            except OSError:
+                pass  # a file system without locks: nobody can be seen there
             yield
         finally:
             os.close(descriptor)
