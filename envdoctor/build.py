@@ -195,9 +195,8 @@ def _reuse(job: _Job, shop: Workshop, resolution: Resolution, identity: str) -> 
         receipt.write(found, job.store.receipt(name))
         before = job.store.linked("current")
         store.make_current(job.store, name)
-        again = (
-            "" if before == name else f"; it becomes current again, {before} is the previous one"
-        )
+        again = "" if before == name else "; it becomes current again"
+        again += f", {before} is the previous one" if before not in {None, name} else ""
         job.stages.note(f"built already, and its files are complete: {env}{again}")
         return Built(receipt=found, path=env, current=job.store.envs / "current", is_new=False)
     return None

@@ -251,6 +251,21 @@ def check(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize("option", ["--facts=x", "--select=x", "--probe", "--redact", "--all"])
+def test_option_that_a_comparison_does_not_heed_is_refused(env: Path, option: str) -> None:
+    done = check(option, home=env.parents[2])
+    assert done.returncode == ExitCode.USAGE
+    assert f"{option.partition('=')[0]}: not with --drift" in done.stderr
+
+
+def test_many_changes_of_a_package_are_counted(env: Path) -> None:
+    shutil.rmtree(env / SITE / "torch")
+    lines = check(home=env.parents[2]).stdout.splitlines()
+    assert len(lines) == 12
+    assert lines[-2].split() == ["torch", "and", "32", "more;", "--verbose", "lists", "all"]
+    assert len(check("--verbose", home=env.parents[2]).stdout.splitlines()) == 43
+
+
 def test_command_line_exits_1_on_drift_and_names_the_owner(env: Path) -> None:
     home = env.parents[2]
     done = check(home=home)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 def check(
+    context: typer.Context,
     *,
     python: PythonOption = None,
     prefix: PrefixOption = None,
@@ -74,7 +75,10 @@ def check(
     probe_timeout: ProbeTimeoutOption = None,
     redact: RedactOption = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also list what was looked at.")
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Also list what was looked at, or all that has changed."
+        ),
     ] = False,
 ) -> None:
     """Find what is wrong with a Python environment, and name the command that cures it.
@@ -85,10 +89,11 @@ def check(
     Exit code 0 if there is at most a warning, 1 if a problem was found.
     """
     if drift:
-        from envdoctor.commands.drift import check_drift, chosen_environment
+        from envdoctor.commands.drift import check_drift, chosen_environment, refuse_others
 
+        refuse_others(context)
         env = chosen_environment(python, prefix, profile)
-        raise typer.Exit(check_drift(env, output, deep=deep))
+        raise typer.Exit(check_drift(env, output, deep=deep, verbose=verbose))
 
     from envdoctor.checks import BUILTIN_CHECKS
     from envdoctor.diagnose import gather, judge, policy_of

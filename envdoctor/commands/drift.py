@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,9 +18,38 @@ if TYPE_CHECKING:
 
     from envdoctor.drift import Drift
 
+_SHOWN = 10
+_HEEDED = {"drift", "python", "prefix", "profile", "output", "deep", "verbose"}
 
-def check_drift(env: Path, output: OutputFormat, *, deep: bool) -> ExitCode:
+
+def refuse_others(context: typer.Context) -> None:
+    """Refuse options of `check` that a comparison with a manifest does not heed.
+
+    Raises:
+        UsageError: One is given.
+    """
+    used = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in _HEEDED and _is_given(context, parameter.name or "")
+    ]
+    if used:
+        raise UsageError(f"{', '.join(used)}: not with --drift", reference="drift-options")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def check_drift(env: Path, output: OutputFormat, *, deep: bool, verbose: bool) -> ExitCode:
     """Compare an environment with its manifest, print what has changed, and return the exit code.
+
+    Args:
+        env: The environment's folder.
+        output: How to print.
+        deep: True to hash every file.
+        verbose: True to print every change; otherwise the first ten of each package.
 
     Raises:
         UsageError: It cannot be printed in this form.
@@ -37,7 +67,7 @@ def check_drift(env: Path, output: OutputFormat, *, deep: bool) -> ExitCode:
     if output is OutputFormat.JSON:
         print_json(encodable_data({"schema": 1, "is_clean": not found.changes, **_plain(found)}))
     else:
-        for line in _lines(found):
+        for line in _lines(found, shown=len(found.changes) if verbose else _SHOWN):
             typer.echo(one_line(line))
     return ExitCode.PROBLEM if found.changes else ExitCode.OK
 
@@ -50,6 +80,12 @@ def chosen_environment(python: str | None, prefix: Path | None, profile: str | N
         VerificationError: Nothing is built.
     """
     if python is not None or prefix is not None:
+        if profile is not None:
+            raise UsageError(
+                "--profile names a built environment, --prefix or --python another",
+                reference="two-environments",
+                hint="give one of them",
+            )
         return chosen_prefix(python, prefix)
     from envdoctor import settings
     from envdoctor.generations import current_of, place_of
@@ -71,17 +107,21 @@ def _plain(found: Drift) -> dict[str, object]:
     }
 
 
-def _lines(found: Drift) -> Iterator[str]:
-    for one in found.changes:
-        detail = f": {one.detail}" if one.detail else ""
-        yield f"{one.owner or '(no package)':<24} {one.kind:<8} {one.path}{detail}"
+def _lines(found: Drift, *, shown: int) -> Iterator[str]:
+    for owner, group in groupby(found.changes, key=lambda one: one.owner or "(no package)"):
+        changes = list(group)
+        for one in changes[:shown]:
+            detail = f": {one.detail}" if one.detail else ""
+            yield f"{owner:<24} {one.kind:<8} {one.path}{detail}"
+        if len(changes) > shown:
+            yield f"{owner:<24} and {len(changes) - shown} more; --verbose lists all"
     yield from (f"note: {note}" for note in found.notes)
     owners = sorted({one.owner or "(no package)" for one in found.changes})
     how = "every file hashed" if found.is_deep else "by size, permissions and time"
     looked = f"{found.tree.files} files, {how}"
     if owners:
         number = len(found.changes)
-        changes = "1 change" if number == 1 else f"{number} changes"
-        yield f"{found.env}: {changes} in {', '.join(owners)} ({looked})"
+        how_many = "1 change" if number == 1 else f"{number} changes"
+        yield f"{found.env}: {how_many} in {', '.join(owners)} ({looked})"
     else:
         yield f"{found.env}: nothing has changed since it passed ({looked})"
