@@ -109,7 +109,9 @@ def check(
         facts=facts,
         sysroot=sysroot,
         all_records=all_records,
-        probing=chosen_probing(probe=probe, timeout=probe_timeout),
+        probing=chosen_probing(
+            probe=probe, timeout=probe_timeout, selected=checks if select else ()
+        ),
     )
     meter = hashing_meter() if deep else None
     place = replace(place, logs=chosen_logs(log or []), deep=deep, progress=meter)

@@ -14,6 +14,7 @@ from envdoctor.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from envdoctor.check import Check
     from envdoctor.diagnose import Place
     from envdoctor.probes.subject import Probing
     from envdoctor.profile import Profile
@@ -135,8 +136,15 @@ def profile_name(name: str) -> str:
     return choice.profile
 
 
-def chosen_probing(*, probe: bool, timeout: float | None) -> Probing | None:
-    """Return whether programs may be run in the environment, and for how long.
+def chosen_probing(
+    *, probe: bool, timeout: float | None, selected: Sequence[Check] = ()
+) -> Probing | None:
+    """Return whether programs may be run in the environment, which, and for how long.
+
+    Args:
+        probe: Whether any may.
+        timeout: Seconds after which each is ended; None for what each is known to need.
+        selected: Checks that were named, whose programs alone are then run.
 
     Raises:
         UsageError: A time limit is given for what is not run.
@@ -149,7 +157,8 @@ def chosen_probing(*, probe: bool, timeout: float | None) -> Probing | None:
         return None
     if sys.stderr.isatty():
         sys.stderr.write("running programs in the environment; this takes a minute\n")
-    return Probing(timeout_seconds=timeout)
+    kinds = frozenset(kind for check in selected for _, kind in check.reads) or None
+    return Probing(timeout_seconds=timeout, kinds=kinds)
 
 
 def chosen_place(

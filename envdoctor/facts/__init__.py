@@ -82,6 +82,7 @@ from envdoctor.facts.policy import (
     SuppressionsFact,
 )
 from envdoctor.facts.probes import (
+    RACE_REMEDIES,
     AllReduceProbeFact,
     AttentionCase,
     AttentionProbeFact,
@@ -90,6 +91,8 @@ from envdoctor.facts.probes import (
     LoadedLibrary,
     Operation,
     ProbeRun,
+    RaceCase,
+    RaceProbeFact,
 )
 from envdoctor.facts.records import (
     DifferingFile,
@@ -118,6 +121,7 @@ from envdoctor.facts.venv import (
 )
 
 __all__ = [
+    "RACE_REMEDIES",
     "AllReduceProbeFact",
     "AttentionCase",
     "AttentionProbeFact",
@@ -179,6 +183,8 @@ __all__ = [
     "ProbeRun",
     "Ptxas",
     "PtxasFact",
+    "RaceCase",
+    "RaceProbeFact",
     "RecordsFact",
     "RunRecord",
     "ServicesFact",

@@ -153,3 +153,41 @@ class AttentionProbeFact(Fact):
     device: str = ""
     dtype: str = ""
     cases: tuple[AttentionCase, ...] = ()
+
+
+RACE_REMEDIES = ("none", "lock", "processes")
+"""What is tried against threads that disturb each other's compiled calls."""
+
+
+@keyword_value
+class RaceCase:
+    """Workers of which one compiles or traces while others call compiled functions.
+
+    Args:
+        scenario: What the one does: the first backward pass of new functions, tracing, or all of
+            them compile attention from a cold start.
+        remedy: Nothing, one lock over every compiled call, or a process for each worker.
+        num_calls: Compiled calls of the others.
+        num_failed: Those of them that raised.
+        num_units: What the one got done meanwhile.
+        num_failed_units: Those of them that raised.
+        num_hung: Workers that did not end.
+        error: What the first failing worker raised last; empty if none did.
+    """
+
+    scenario: Literal["backward", "tracing", "cold"]
+    remedy: Literal["none", "lock", "processes"]
+    num_calls: int
+    num_failed: int
+    num_units: int
+    num_failed_units: int
+    num_hung: int
+    error: str
+
+
+@keyword_value
+class RaceProbeFact(Fact):
+    """The FX-tracing race, provoked without and with remedies."""
+
+    run: ProbeRun = field(default_factory=ProbeRun)
+    cases: tuple[RaceCase, ...] = ()

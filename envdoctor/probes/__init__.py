@@ -40,6 +40,7 @@ from envdoctor.facts import (
     PolicyFact,
     ProbeRecordsFact,
     PtxasFact,
+    RaceProbeFact,
     RecordsFact,
     ServicesFact,
     SharedObjectsFact,
@@ -65,6 +66,7 @@ from envdoctor.probes.loader import read_loader
 from envdoctor.probes.network import read_nccl_files, read_nccl_plugins, read_network
 from envdoctor.probes.nvidia import read_nvidia
 from envdoctor.probes.other_gpus import read_other_gpus
+from envdoctor.probes.race import probe_race
 from envdoctor.probes.recorded_files import read_records
 from envdoctor.probes.run_records import read_log_records, read_probe_records
 from envdoctor.probes.services import read_kernel_log, read_services
@@ -108,6 +110,7 @@ PROBES: tuple[Probe, ...] = (
     (ComputeProbeFact, probe_compute),
     (AllReduceProbeFact, probe_all_reduce),
     (AttentionProbeFact, probe_attention),
+    (RaceProbeFact, probe_race),
     (CudaStartFact, read_cuda_start),
     (ServicesFact, read_services),
     (KernelLogFact, read_kernel_log),

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     from envdoctor.facts import FactSet
     from envdoctor.probes.subject import Subject
 
-_SECONDS = {"import_torch": 120, "compute": 180, "all_reduce": 120, "compiled_attention": 300}
+_SECONDS = {
+    "import_torch": 120,
+    "compute": 180,
+    "all_reduce": 120,
+    "compiled_attention": 300,
+    "fx_race": 300,
+}
 """How long each program may run, unless the subject says otherwise."""
 
 _SHARE_OF_COLLECTIVE = 0.75
@@ -54,36 +60,36 @@ def probe_import(subject: Subject, facts: FactSet) -> ImportProbeFact:
     if subject.probing is None:
         return ImportProbeFact()
     run, answer = start("import_torch", subject=subject, facts=facts)
-    return _fact(ImportProbeFact, run, _with_libraries(answer, facts))
+    return fact_of(ImportProbeFact, run, _with_libraries(answer, facts))
 
 
 def probe_compute(subject: Subject, facts: FactSet) -> ComputeProbeFact:
     """Compute on every GPU that torch sees."""
-    obstacle, devices = _gpus(subject, facts)
+    obstacle, devices = gpus(subject, facts, ComputeProbeFact)
     if obstacle:
         return ComputeProbeFact(run=obstacle)
     run, answer = start("compute", *devices, subject=subject, facts=facts)
-    return _fact(ComputeProbeFact, run, _with_libraries(answer, facts))
+    return fact_of(ComputeProbeFact, run, _with_libraries(answer, facts))
 
 
 def probe_all_reduce(subject: Subject, facts: FactSet) -> AllReduceProbeFact:
     """Sum over all GPUs through NCCL."""
-    obstacle, devices = _gpus(subject, facts)
+    obstacle, devices = gpus(subject, facts, AllReduceProbeFact)
     if obstacle:
         return AllReduceProbeFact(run=obstacle)
     seconds = _SHARE_OF_COLLECTIVE * _limit("all_reduce", subject)
     arguments = ("nccl", str(len(devices)), f"{seconds:g}")
     run, answer = start("all_reduce", *arguments, subject=subject, facts=facts)
-    return _fact(AllReduceProbeFact, run, answer)
+    return fact_of(AllReduceProbeFact, run, answer)
 
 
 def probe_attention(subject: Subject, facts: FactSet) -> AttentionProbeFact:
     """Compile flex_attention and hold it against dense attention, on the first GPU."""
-    obstacle, devices = _gpus(subject, facts)
+    obstacle, devices = gpus(subject, facts, AttentionProbeFact)
     if obstacle:
         return AttentionProbeFact(run=obstacle)
     run, answer = start("compiled_attention", devices[0], subject=subject, facts=facts)
-    return _fact(AttentionProbeFact, run, answer)
+    return fact_of(AttentionProbeFact, run, answer)
 
 
 def read_cuda_start(subject: Subject, facts: FactSet) -> CudaStartFact:
@@ -169,10 +175,18 @@ def reason_of(log: str) -> str:
     return " ".join(lines[max(begin, 0) :][:_REASON_LINES])[:_REASON_CHARACTERS]
 
 
-def _gpus(subject: Subject, facts: FactSet) -> tuple[ProbeRun | None, list[str]]:
-    """Return the GPUs that torch sees, or why there is nothing to run on."""
+def gpus(subject: Subject, facts: FactSet, kind: type[Fact]) -> tuple[ProbeRun | None, list[str]]:
+    """Return the GPUs that torch sees, or why there is nothing to run on.
+
+    Args:
+        subject: The environment.
+        facts: What is known of it.
+        kind: What the programs would tell.
+    """
     if subject.probing is None:
         return ProbeRun(), []
+    if not subject.probing.covers(kind):
+        return ProbeRun(reason="no check that was selected needs it"), []
     imported = facts.need(ImportProbeFact)
     if imported.run.status != "passed":
         return ProbeRun(status="skipped", reason="torch does not import"), []
@@ -258,7 +272,7 @@ def _with_libraries(answer: dict[str, Any], facts: FactSet) -> dict[str, Any]:
     return {**answer, "libraries": paired(loaded, predicted)}
 
 
-def _fact(kind: type[F], run: ProbeRun, answer: dict[str, Any]) -> F:
+def fact_of(kind: type[F], run: ProbeRun, answer: dict[str, Any]) -> F:
     """Return the fact of an answer; one that does not fit is a failure of the run."""
     import msgspec  # noqa: PLC0415  40 ms that a check without probes need not pay
 

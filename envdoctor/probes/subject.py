@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envdoctor.facts import PolicyFact
+from envdoctor.facts import Fact, PolicyFact
 from envdoctor.value import keyword_value
 
 if TYPE_CHECKING:
@@ -23,9 +23,16 @@ class Probing:
 
     Args:
         timeout_seconds: How long each may run; None for what each is known to need.
+        kinds: Facts of which programs may be run; None for those of every program but the ones that
+            provoke a failure on purpose.
     """
 
     timeout_seconds: float | None = None
+    kinds: frozenset[type[Fact]] | None = None
+
+    def covers(self, kind: type[Fact]) -> bool:
+        """Tell whether the programs that read a fact may be run."""
+        return self.kinds is None or kind in self.kinds
 
 
 @keyword_value

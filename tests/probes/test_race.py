@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envdoctor.checks.hazards import THREAD_LOCAL_SINCE
+from envdoctor.facts import (
+    RACE_REMEDIES,
+    FactSet,
+    ImportProbeFact,
+    InterpreterFact,
+    NvidiaFact,
+    ProbeRun,
+    RaceProbeFact,
+)
+from envdoctor.probes.race import probe_race
+from envdoctor.probes.subject import Probing, Subject
+
+torch = pytest.importorskip("torch")
+
+SCRIPT = Path(__file__).parents[2] / "envdoctor" / "probe_scripts" / "fx_race.py"
+IS_AFFECTED = tuple(map(int, torch.__version__.split(".")[:2])) < THREAD_LOCAL_SINCE
+ON_REQUEST = Probing(kinds=frozenset({RaceProbeFact}))
+
+
+def case_of(folder: Path, *arguments: str) -> dict[str, object]:
+    """Run the program in this interpreter and return its only case."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(folder)},
+        capture_output=True,
+        cwd=folder,
+        check=True,
+        text=True,
+    )
+    (case,) = json.loads(done.stdout.splitlines()[-1])["cases"]
+    assert isinstance(case, dict)
+    return case
+
+
+def test_trace_in_one_thread_fails_calls_in_others(tmp_path: Path) -> None:
+    case = case_of(tmp_path, "none", "1", "tracing")
+    assert case["num_units"]
+    assert (case["num_failed_units"], case["num_hung"]) == (0, 0)
+    assert bool(case["num_failed"]) is IS_AFFECTED
+    assert str(case["error"]).startswith("RuntimeError: Detected that you are") is IS_AFFECTED
+
+
+@pytest.mark.slow  # imports torch nine times
+@pytest.mark.parametrize("scenario", ["backward", "tracing"])
+@pytest.mark.parametrize("remedy", ["lock", "processes"])
+def test_remedies_leave_no_failing_call(tmp_path: Path, scenario: str, remedy: str) -> None:
+    case = case_of(tmp_path, remedy, "4", scenario)
+    assert case["num_calls"]
+    assert case["num_units"]
+    assert case["error"] == ""
+    assert (case["num_failed"], case["num_failed_units"], case["num_hung"]) == (0, 0, 0)
+
+
+@pytest.mark.slow  # imports torch
+def test_first_backward_pass_fails_calls_in_other_threads(tmp_path: Path) -> None:
+    case = case_of(tmp_path, "none", "8", "backward")
+    assert bool(case["num_failed"]) is IS_AFFECTED
+
+
+@pytest.mark.parametrize(
+    ("probing", "imported", "status", "reason"),
+    [
+        pytest.param(None, "passed", "not_run", "without --probe", id="no-leave"),
+        pytest.param(Probing(), "passed", "not_run", "on request alone", id="every-check"),
+        pytest.param(
+            Probing(kinds=frozenset({NvidiaFact})), "passed", "not_run", "on request", id="others"
+        ),
+        pytest.param(ON_REQUEST, "crashed", "skipped", "torch does not import", id="no-torch"),
+    ],
+)
+def test_race_is_provoked_on_request_alone(
+    probing: Probing | None, imported: str, status: str, reason: str
+) -> None:
+    facts = FactSet([ImportProbeFact(run=ProbeRun(status=imported))])  # type: ignore[arg-type]
+    found = probe_race(Subject(prefix=Path("/nowhere"), probing=probing), facts)
+    assert found.run.status == status
+    assert reason in found.run.reason
+    assert found.cases == ()
+
+
+def test_program_that_fails_ends_the_probe(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('no such symbol')\n")
+    facts = FactSet(
+        [
+            InterpreterFact(
+                prefix=str(tmp_path),
+                python=sys.executable,
+                version="3.11",
+                is_venv=True,
+                site_packages=(),
+            ),
+            ImportProbeFact(run=ProbeRun(status="passed")),
+        ]
+    )
+    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}
+    found = probe_race(Subject(prefix=tmp_path, variables=variables, probing=ON_REQUEST), facts)
+    assert (found.run.status, found.run.reason) == ("failed", "ImportError: no such symbol")
+    assert found.cases == ()
+
+
+@pytest.mark.slow  # runs each scenario under each remedy
+def test_every_remedy_is_tried_and_read(tmp_path: Path) -> None:
+    facts = FactSet(
+        [
+            InterpreterFact(prefix=sys.prefix, python=sys.executable, version="3.11", is_venv=True),
+            ImportProbeFact(run=ProbeRun(status="passed")),
+        ]
+    )
+    variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    found = probe_race(Subject(prefix=tmp_path, variables=variables, probing=ON_REQUEST), facts)
+    assert found.run.status == "passed", found.run
+    pairs = [(case.scenario, case.remedy) for case in found.cases]
+    assert pairs == [(name, remedy) for remedy in RACE_REMEDIES for name in ("backward", "tracing")]
