@@ -25,8 +25,9 @@ from envdoctor.facts import (
     VariablesFact,
 )
 from envdoctor.probes import collect
+from envdoctor.probes.run_file import read_run
 from envdoctor.probes.run_records import read_log_records
-from envdoctor.probes.subject import THIS_MACHINE, Probing, Subject
+from envdoctor.probes.subject import THIS_MACHINE, NamedRun, Probing, Subject
 from envdoctor.report import Finding, Report
 from envdoctor.requirements import name_of
 from envdoctor.runner import run
@@ -83,6 +84,7 @@ class Place:
         deep: True to hash every recorded file.
         progress: Told bytes hashed and bytes in all, now and then.
         probing: Leave to run programs in the environment; None to run nothing of it.
+        run: What the trainer is to run in it; None if nobody said.
     """
 
     prefix: Path | None
@@ -94,6 +96,7 @@ class Place:
     deep: bool = False
     progress: Callable[[int, int], None] | None = None
     probing: Probing | None = None
+    run: NamedRun | None = None
 
     @property
     def environment(self) -> Path:
@@ -114,10 +117,12 @@ def gather(place: Place, policy: PolicyFact) -> FactSet:
         deep=place.deep,
         progress=place.progress,
         probing=place.probing,
+        run=place.run,
     )
     if place.prefix is not None:
         return collect(subject, place.given)
     told = place.given.having(policy)
+    told = told.having(read_run(subject, told))
     return told.having(read_log_records(subject, told)) if place.logs else told
 
 

@@ -75,6 +75,7 @@ from envdoctor.checks.records import (
     package_without_record,
     record_not_followed,
 )
+from envdoctor.checks.runs import dense_attention_too_large, run_layout_refused
 from envdoctor.checks.runtimes import torch_of_conda_and_pip, two_openmp_runtimes
 from envdoctor.checks.shadowing import cudnn_from_two_places, library_shadowed
 from envdoctor.checks.storage import cache_folder_not_executable, temporary_folder_full
@@ -171,6 +172,8 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     compile_cache_not_valid,
     stray_cache_left,
     fx_tracing_race,
+    run_layout_refused,
+    dense_attention_too_large,
     network_interface_not_found,
     rdma_device_not_found,
     nccl_plugin_not_found,

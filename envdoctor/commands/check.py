@@ -23,6 +23,7 @@ from envdoctor.commands.options import (
     chosen_place,
     chosen_probing,
     chosen_profile,
+    chosen_run,
     hashing_meter,
     print_json,
 )
@@ -39,6 +40,15 @@ def check(
     profile: ProfileOption = None,
     facts: FactsOption = None,
     sysroot: SysrootOption = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help="Also judge this run file of the trainer: its layout, and how large its attention "
+            "would be if it were dense.",
+        ),
+    ] = None,
     log: Annotated[
         list[Path] | None,
         typer.Option(help="Look for known failures in this log of an earlier run; repeatable."),
@@ -114,7 +124,8 @@ def check(
         ),
     )
     meter = hashing_meter() if deep else None
-    place = replace(place, logs=chosen_logs(log or []), deep=deep, progress=meter)
+    run = chosen_run(config)
+    place = replace(place, logs=chosen_logs(log or []), deep=deep, progress=meter, run=run)
     policy = policy_of(wanted, prefix=place.environment, expect_gpu=expect_gpu)
     found = gather(place, policy)
     report = judge(found, profile=wanted, checks=checks, suppressions=suppressions)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envdoctor.errors import UsageError
+from envdoctor.errors import UsageError, UserFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from envdoctor.check import Check
     from envdoctor.diagnose import Place
-    from envdoctor.probes.subject import Probing
+    from envdoctor.probes.subject import NamedRun, Probing
     from envdoctor.profile import Profile
 
 ProfileOption = Annotated[
@@ -211,6 +211,24 @@ def chosen_place(
     else:
         where = chosen_prefix(python, prefix)
     return Place(prefix=where, root=root, given=given, all_records=all_records, probing=probing)
+
+
+def chosen_run(path: Path | None) -> NamedRun | None:
+    """Return the run file that `--config` names; None if it was not given.
+
+    Raises:
+        UserFileError: It is not valid.
+    """
+    if path is None:
+        return None
+    from envdoctor.probes.subject import NamedRun
+    from envdoctor.resources import trainer_module
+
+    rules = trainer_module("config")
+    try:
+        return NamedRun(path=path, config=rules.load_config(path))
+    except rules.ConfigError as error:
+        raise UserFileError(str(error), reference="run-file-not-valid") from error
 
 
 def chosen_logs(paths: Sequence[Path]) -> tuple[Path, ...]:

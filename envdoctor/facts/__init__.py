@@ -78,6 +78,7 @@ from envdoctor.facts.packages import (
 )
 from envdoctor.facts.policy import (
     PolicyFact,
+    RunFact,
     Suppression,
     SuppressionsFact,
 )
@@ -186,6 +187,7 @@ __all__ = [
     "RaceCase",
     "RaceProbeFact",
     "RecordsFact",
+    "RunFact",
     "RunRecord",
     "ServicesFact",
     "Shadow",

@@ -42,6 +42,31 @@ class PolicyFact(Fact):
 
 
 @keyword_value
+class RunFact(Fact):
+    """A run file of the trainer that is to run in the environment; empty if none was named.
+
+    Args:
+        path: The file; empty if none was named.
+        mode: Its layout: `inline`, `processes` or `threads`.
+        device: `auto`, `cpu` or `cuda`.
+        attention: `auto`, `flex` or `dense`.
+        num_rows: Conversations in a step's forward pass.
+        num_heads: Query heads of the target and so of the drafter; None if they are not known here.
+        num_queries: Draft tokens of a row.
+        num_keys: Context and draft tokens of a row at the greatest length.
+    """
+
+    path: str = ""
+    mode: str = "inline"
+    device: str = "auto"
+    attention: str = "auto"
+    num_rows: int = 1
+    num_heads: int | None = None
+    num_queries: int = 0
+    num_keys: int = 0
+
+
+@keyword_value
 class Suppression:
     """A problem that is known and shall not count.
 

@@ -145,6 +145,15 @@ def tracer() -> Worker:
     return Worker(trace, is_counted=False)
 
 
+def causal_after(limit: Tensor) -> Callable[..., Tensor]:
+    """Return a mask that captures a tensor, as those of drafters do."""
+
+    def sees(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query >= key) | (key < limit)
+
+    return sees
+
+
 def cold_starter(index: int) -> Worker:
     """Return a worker that compiles attention, forward and backward, for lengths of its own."""
     device = f"cuda:{index % torch.cuda.device_count()}"
@@ -153,12 +162,8 @@ def cold_starter(index: int) -> Worker:
     def work(_number: int) -> None:
         for length in COLD_LENGTHS:
             tokens = length + 128 * index
-            limit = torch.tensor(tokens // 2, device=device)
-            mask = create_block_mask(
-                lambda _b, _h, q, k, limit=limit: (q >= k) | (k < limit),
-                *(None, None, tokens, tokens),
-                device=device,
-            )
+            sees = causal_after(torch.tensor(tokens // 2, device=device))
+            mask = create_block_mask(sees, None, None, tokens, tokens, device=device)
             shape = (1, 2, tokens, 64)
             inputs = [torch.randn(shape, device=device, requires_grad=True) for _ in range(3)]
             compiled(*inputs, block_mask=mask).sum().backward()

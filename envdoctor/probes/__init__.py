@@ -42,6 +42,7 @@ from envdoctor.facts import (
     PtxasFact,
     RaceProbeFact,
     RecordsFact,
+    RunFact,
     ServicesFact,
     SharedObjectsFact,
     StorageFact,
@@ -68,6 +69,7 @@ from envdoctor.probes.nvidia import read_nvidia
 from envdoctor.probes.other_gpus import read_other_gpus
 from envdoctor.probes.race import probe_race
 from envdoctor.probes.recorded_files import read_records
+from envdoctor.probes.run_file import read_run
 from envdoctor.probes.run_records import read_log_records, read_probe_records
 from envdoctor.probes.services import read_kernel_log, read_services
 from envdoctor.probes.shared_objects import read_shared_objects
@@ -97,6 +99,7 @@ PROBES: tuple[Probe, ...] = (
     (HostFact, read_host),
     (VariablesFact, read_variables),
     (InterpreterFact, read_interpreter),
+    (RunFact, read_run),
     (DistributionsFact, read_distributions),
     (RecordsFact, read_records),
     (SharedObjectsFact, read_shared_objects),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envdoctor.facts import Fact, PolicyFact
 from envdoctor.value import keyword_value
@@ -36,6 +36,19 @@ class Probing:
 
 
 @keyword_value
+class NamedRun:
+    """A run file that is judged with the environment.
+
+    Args:
+        path: The file.
+        config: The trainer's `TrainConfig`.
+    """
+
+    path: Path
+    config: Any
+
+
+@keyword_value
 class Subject:
     """One environment on one machine.
 
@@ -49,6 +62,7 @@ class Subject:
         progress: Told bytes hashed and bytes in all, now and then.
         logs: Logs of earlier runs, to look for known failures in.
         probing: Leave to run programs in the environment; None to run nothing of it.
+        run: What the trainer is to run in it; None if nobody said.
     """
 
     prefix: Path
@@ -60,6 +74,7 @@ class Subject:
     logs: tuple[Path, ...] = ()
     progress: Callable[[int, int], None] | None = None
     probing: Probing | None = None
+    run: NamedRun | None = None
 
     @property
     def is_this_machine(self) -> bool:

@@ -113,7 +113,13 @@ def test_program_that_fails_ends_the_probe(tmp_path: Path) -> None:
 def test_every_remedy_is_tried_and_read(tmp_path: Path) -> None:
     facts = FactSet(
         [
-            InterpreterFact(prefix=sys.prefix, python=sys.executable, version="3.11", is_venv=True),
+            InterpreterFact(
+                prefix=sys.prefix,
+                python=sys.executable,
+                version="3.11",
+                is_venv=True,
+                site_packages=(),
+            ),
             ImportProbeFact(run=ProbeRun(status="passed")),
         ]
     )
