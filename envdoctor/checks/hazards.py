@@ -78,13 +78,24 @@ def fx_tracing_race(
     Tracing in a live process stays unsafe from 2.14 on: `symbolic_trace` patches modules for all
     threads, and calls in others raise "module is not installed as a submodule".
 
+    Failed of all calls in six seconds on a busy CPU; each torch beside another thread's first
+    backward pass, and beside a thread that traces:
+
+        torch   beside    no remedy         one lock    a process each
+        2.11.0  backward  10,830 of 11,145  0 of 32     0 of 583
+        2.11.0  tracing   40,096 of 40,358  0 of 564    0 of 565
+        2.13.0  backward  1,049 of 1,800    0 of 4      0 of 1,285
+        2.13.0  tracing   47,436 of 47,735  0 of 1,394  0 of 993
+        2.14.1  backward  0 of 947          0 of 6      0 of 1,450
+        2.14.1  tracing   0 of 1,550        0 of 479    0 of 1,194
+
     ## Remedy
     One process for each GPU; or one lock that covers forward and backward of every compiled call;
     and for the error, though not for the deadlock, torch 2.14 or later.
 
     ## Source
-    pytorch/pytorch#126024; pytorch/pytorch#168999; counts by version and remedy in
-    `train/records`; the deadlock's stacks on H200s, 2026-11-29.
+    pytorch/pytorch#126024; pytorch/pytorch#168999; counts by tests/benchmarks/fx_race_counts.py,
+    2026-11-30; the deadlock's stacks on H200s with torch 2.11.0, 2026-11-29.
     """
     version = torch_build.version or ""
     cases = race.cases if race else ()

@@ -1,10 +1,10 @@
 """Count how often the FX-tracing race shows in several versions of torch, with each remedy.
 
-    python -m tests.benchmarks.fx_race_counts [--seconds 4] [--scenario NAME] PYTHON...
+    python -m tests.benchmarks.fx_race_counts [--seconds 6] [--scenario NAME] PYTHON...
 
-Each PYTHON is the interpreter of an environment with torch. The probe that `envdoctor check --probe
---select fx-tracing-race` runs is started in it once for each remedy; the table is that of
-`docs/fx-tracing-race.md`. Nothing is timed, so a busy machine changes the totals and not the story.
+Each PYTHON is the interpreter of an environment with torch. The program that `envdoctor check
+--probe --select fx-tracing-race` runs is started in it once for each remedy; `envdoctor explain
+fx-tracing-race` has what it counted. A busy machine changes the totals and not the story.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
     """Print the table as it is measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("python", nargs="+", help="interpreters of environments with torch")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each count")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of each count")
     parser.add_argument("--scenario", action="append", help="default: backward and tracing")
     options = parser.parse_args()
     sys.stdout.write(f"| torch | scenario | {' | '.join(RACE_REMEDIES)} |\n")
