@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envdoctor.errors import UserFileError
-from envdoctor.facts import Fact, FactSet, HostFact, PolicyFact, TorchBuildFact, VariablesFact
+from envdoctor.facts import (
+    Fact,
+    FactSet,
+    HostFact,
+    PolicyFact,
+    RunFact,
+    TorchBuildFact,
+    VariablesFact,
+)
 from envdoctor.facts.snapshot import from_data, kind_name, kinds, load, to_data
 from envdoctor.probes import PROBES
 from tests.machines import HEALTHY
@@ -63,7 +71,7 @@ def test_every_kind_survives_the_way_through_a_file(name: str) -> None:
 
 
 def test_kinds_are_those_that_are_read() -> None:
-    assert set(kinds().values()) | {PolicyFact} >= {kind for kind, _ in PROBES}
+    assert set(kinds().values()) | {PolicyFact, RunFact} >= {kind for kind, _ in PROBES}
     assert kind_name(TorchBuildFact) == "torch_build"
 
 

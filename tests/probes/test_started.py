@@ -159,7 +159,7 @@ def test_interpreter_that_cannot_start_is_a_failure(tmp_path: Path) -> None:
     subject = make_runnable(tmp_path, "")
     (tmp_path / "bin/python").unlink()
     (tmp_path / "bin/python").write_bytes(b"\x7fELF")
-    assert "no such program" in imported(subject).run.reason
+    assert "it is not executable" in imported(subject).run.reason
     (tmp_path / "bin/python").chmod(0o755)
     assert imported(subject).run.status == "failed"
 
