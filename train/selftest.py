@@ -1,6 +1,7 @@
 """Prove in seconds what would otherwise be noticed after hours.
 
-Shape suffixes: B sequences, T tokens, D hidden size, F = tapped layers * D, V vocabulary.
+Shape suffixes: B sequences, T tokens, P prompt tokens, M draft tokens, D hidden size, F = tapped
+layers * D, V vocabulary.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import DynamicCache
 
 from train.data import HOLDS_MASK
+from train.reader import Branches, Reader
 from train.target_ends import relative_difference
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from train.target import Target
 
 MAX_TOKENS = 24
+# Compared as `not difference <= tolerance`, so that nan fails as well.
 RELATIVE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
 """Two ways to compute the same states differ by rounding, which adds up over the layers."""
 SCALE_TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 1e-2}
@@ -81,14 +83,14 @@ def check_layers(target: Target, ids_1T: Tensor) -> None:
     if not torch.equal(states.tapped_BTF, wanted_1TF):
         raise SelfTestError(f"{name}: hooked states are not the hidden states of their layers")
     difference = relative_difference(target.embed(ids_1T), output.hidden_states[0])
-    if difference > SCALE_TOLERANCE[target.dtype]:
+    if not difference <= SCALE_TOLERANCE[target.dtype]:
         raise SelfTestError(
             f"{name} does something to its embeddings before the first layer that is not a scale"
             " in its configuration, such as adding learned positions: not supported"
         )
     # The head sees the same states, but its matrix product may pick another kernel.
     difference = relative_difference(target.logits(states.final_BTD), output.logits)
-    if difference > RELATIVE_TOLERANCE[target.dtype]:
+    if not difference <= RELATIVE_TOLERANCE[target.dtype]:
         raise SelfTestError(
             f"{name} does something to its logits after the head that is not a scale or a cap in"
             " its configuration: not supported"
@@ -104,7 +106,7 @@ def check_batch(target: Target, *, longer_1T: Tensor, shorter_1T: Tensor) -> Non
         alone_1TF = target.states(ids_1T).tapped_BTF
         batched_1TF = batch_BTF[row : row + 1, : ids_1T.shape[1]]
         difference = relative_difference(batched_1TF, alone_1TF)
-        if difference > RELATIVE_TOLERANCE[target.dtype]:
+        if not difference <= RELATIVE_TOLERANCE[target.dtype]:
             raise SelfTestError(
                 f"states of row {row} in a batch differ by {difference:.2g} (relative) from the"
                 " same row alone"
@@ -112,26 +114,32 @@ def check_batch(target: Target, *, longer_1T: Tensor, shorter_1T: Tensor) -> Non
 
 
 def check_cache(target: Target, ids_1T: Tensor) -> None:
-    """Compare states that continue a cropped cache, as decoding does, with those of the whole row.
+    """Compare states read behind rejected draft tokens, as decoding does, with the whole row's.
 
-    A target with a recurrent state cannot forget the draft tokens that it rejected.
+    A target with a recurrent state cannot forget what it has read.
     """
-    num_tokens = ids_1T.shape[1]
-    num_kept, num_read = num_tokens // 3, 2 * num_tokens // 3
-    whole_1TF = target.states(ids_1T).tapped_BTF
+    num_prompt = ids_1T.shape[1] // 2
+    prompt_1P, draft_1M = ids_1T[:, :num_prompt], ids_1T[:, num_prompt:]
+    depths_1M = torch.arange(draft_1M.shape[1], device=target.device)[None]
+    parents_1M = (depths_1M - 1).clamp(min=0)
+    chain = Branches.of(parents_1M, depths_1M, max_depth=draft_1M.shape[1])
+    whole_1MF = target.states(ids_1T).tapped_BTF[:, num_prompt:]
     name = type(target.model).__name__
     try:
-        cache = DynamicCache()
-        target.states(ids_1T[:, :num_read], cache=cache)
-        cache.crop(num_kept - num_read)
-        continued_1TF = target.states(ids_1T[:, num_kept:], cache=cache).tapped_BTF
+        reader = Reader(target, prompt_1P.tolist(), room=draft_1M.shape[1])
+        reader.read_prompts()
+        rejected = reader.read(draft_1M.flip(1), branches=chain)
+        reader.keep([[]], tapped_BMF=rejected.tapped_BTF)
+        found_1MF = reader.read(draft_1M, branches=chain).tapped_BTF
     except Exception as error:  # the architecture decides what it raises
+        reason = str(error).strip().partition("\n")[0]
         raise SelfTestError(
-            f"{name} cannot go on from a cropped cache, as decoding must: {error}"
+            f"{name} cannot take back rejected draft tokens, as decoding must:"
+            f" {type(error).__name__}: {reason}"
         ) from error
-    difference = relative_difference(continued_1TF, whole_1TF[:, num_kept:])
-    if difference > RELATIVE_TOLERANCE[target.dtype]:
+    difference = relative_difference(found_1MF, whole_1MF)
+    if not difference <= RELATIVE_TOLERANCE[target.dtype]:
         raise SelfTestError(
-            f"states of {name} after a cropped cache differ by {difference:.2g} (relative) from"
-            " those of the whole row: it cannot take back rejected draft tokens"
+            f"{name} cannot take back rejected draft tokens: states read behind them differ by"
+            f" {difference:.2g} (relative) from those of the whole row"
         )

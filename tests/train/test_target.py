@@ -7,7 +7,7 @@ import torch
 
 from tests.train.tiny_run import EOS, make_model, make_tokenizer
 from train.config import TargetConfig
-from train.selftest import SelfTestError, check_target
+from train.selftest import SelfTestError, check_cache, check_target
 from train.settings import ConfigError
 from train.target import Target, dtype_for, load_target, locate
 
@@ -84,6 +84,25 @@ def test_selftest_notices_rows_that_disturb_each_other(tiny: Target) -> None:
 
     tiny.model.get_input_embeddings().register_forward_hook(mix)
     with pytest.raises(SelfTestError, match="row 0 in a batch"):
+        check_target(tiny, ROWS)
+
+
+def test_selftest_notices_states_that_remember_rejected_tokens(tiny: Target) -> None:
+    seen: list[torch.Tensor] = []
+
+    def remember(_module: object, _inputs: object, output: torch.Tensor) -> torch.Tensor:
+        seen.append(output)
+        return output + sum(one.sum() for one in seen if one.shape == output.shape)
+
+    tiny._decoder.layers[1].register_forward_hook(remember, prepend=True)  # noqa: SLF001
+    with pytest.raises(SelfTestError, match="cannot take back rejected draft tokens"):
+        check_cache(tiny, torch.tensor(ROWS[:1]))
+
+
+def test_selftest_takes_no_nan_for_a_pass(tiny: Target) -> None:
+    weight = tiny.model.model.layers[0].mlp.down_proj.weight
+    weight.data.fill_(torch.nan)
+    with pytest.raises(SelfTestError):
         check_target(tiny, ROWS)
 
 

@@ -175,5 +175,5 @@ def test_learned_positions_are_refused_in_words(architecture: str) -> None:
 def test_a_target_that_cannot_take_back_tokens_is_refused() -> None:
     model = make("qwen3_next", linear_num_value_heads=4, linear_num_key_heads=2, **WIDE)
     target = Target(model, make_tokenizer(), layer_ids=LAYERS)
-    with pytest.raises(SelfTestError, match="cropped cache"):
+    with pytest.raises(SelfTestError, match="cannot take back rejected draft tokens"):
         check_target(target, ROWS)
