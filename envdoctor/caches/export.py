@@ -83,7 +83,7 @@ def _runs(surveys: Iterable[Survey], fingerprint: Fingerprint) -> dict[str, str]
 def _files(survey: Survey) -> Iterable[ArchivedFile]:
     for one in survey.judgements:
         digests = survey.readings[one.entry.path].digests or {}
-        is_whole = all(file.path in digests for file in one.entry.files)
+        is_whole = all(file.path in digests and file.path.isprintable() for file in one.entry.files)
         if is_whole and one.kind in ("valid", "unknown") and one.entry.kind in COUNTED:
             for file in one.entry.files:
                 yield ArchivedFile(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from envdoctor.formats.printable import encodable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -101,7 +103,7 @@ def differences(here: Fingerprint, there: Fingerprint) -> list[Difference]:
 def relevant(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the variables that change what is compiled, sorted."""
     return tuple(
-        (name, value)
+        (encodable(name), encodable(value))
         for name, value in sorted(variables.items())
         if name.startswith(_PREFIXES)
         and not name.endswith(_PLACES)

@@ -6,6 +6,7 @@ They lie in envdoctor's home, not in the cache: who can write into a cache canno
 from __future__ import annotations
 
 import os
+from errno import EINVAL
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from envdoctor.caches.entries import RootKind
 from envdoctor.caches.fingerprint import Fingerprint
 from envdoctor.caches.stamp_places import place
+from envdoctor.formats.printable import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,12 +81,16 @@ def save(home: Path, stamp: Stamp) -> None:
     Raises:
         OSError: It cannot be written.
     """
+    try:
+        content = msgspec.json.encode(stamp)
+    except UnicodeEncodeError:
+        raise OSError(EINVAL, f"{encodable(stamp.root)} is no UTF-8 text") from None
     folder = place(home, stamp.root)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"{stamp.fingerprint.id}.json"
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as stream:
-        stream.write(msgspec.json.encode(stamp))
+        stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
     temporary.replace(path)

@@ -89,7 +89,8 @@ def _passed(survey: Survey) -> Iterator[tuple[str, StampedFile]]:
         if not (is_stale or one.kind in ("valid", "unknown")) or one.entry.kind not in COUNTED:
             continue
         digests = reading.digests or {}
-        if all(file.path in digests for file in one.entry.files):
+        # a name that is no text is none that a cache gives, and JSON cannot hold it
+        if all(file.path in digests and file.path.isprintable() for file in one.entry.files):
             for file in one.entry.files:
                 digest = digests[file.path]
                 yield one.entry.path, StampedFile(file.path, file.size, file.mtime_ns, digest)

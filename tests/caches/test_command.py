@@ -136,11 +136,28 @@ def test_what_cannot_be_decoded_is_printed(bench: Bench) -> None:
     name = key("c", 41)
     (bench.inductor / name[1:3]).mkdir(exist_ok=True)
     path = os.fsencode(bench.inductor / name[1:3] / name) + b".\xff.py"
-    Path(os.fsdecode(path)).write_bytes(b"")
+    packed = str(bench.folder / "packed.cache")
+    path_of = Path(os.fsdecode(path))
+    path_of.write_bytes(b"1")
+    for words in (["verify", "--deep", "--stamp"], ["export", packed]):
+        done = envdoctor(bench, *words, "--prefix", bench.environment.prefix)
+        assert done.returncode == 0, done.stderr
+    path_of.write_bytes(b"")
     for words in (["verify"], ["verify", "--format", "json"], ["status", "-v"], ["prune", "-y"]):
         done = envdoctor(bench, *words, "--prefix", bench.environment.prefix)
         assert "Traceback" not in done.stderr, done.stderr
-    assert not Path(os.fsdecode(path)).exists()
+    assert not path_of.exists()
+
+
+def test_a_cache_whose_folder_is_no_text_is_not_stamped(bench: Bench) -> None:
+    folder = os.fsdecode(os.fsencode(bench.folder) + b"/\xff")
+    bench.inductor.rename(folder)
+    where = ["--prefix", str(bench.environment.prefix)]
+    more = {"TORCHINDUCTOR_CACHE_DIR": folder, "TORCHINDUCTOR_X": "\udcff"}
+    assert "17 unknown" in envdoctor(bench, "verify", *where, more=more).stdout
+    done = envdoctor(bench, "verify", "--deep", "--stamp", *where, more=more)
+    assert done.returncode == 7
+    assert "is no UTF-8 text" in done.stderr
 
 
 @pytest.mark.slow
