@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from train.trained import Prompt
 
 
+_WARM_UP_TOKENS = 8
+
+
 @dataclass(frozen=True)
 class Terms:
     """How to measure.
@@ -91,7 +94,8 @@ class Meter:
         # The first decoding of a kind loads kernels and grows memory: not timed.
         timed = ids[: self.terms.num_timed]
         if timed:
-            self._decode(timed[:1], strategy, name=f"{name}, warming up", done=0)
+            few = Limits(min(_WARM_UP_TOKENS, self.terms.max_new_tokens), self._limits.stop_ids)
+            self._decode(timed[:1], strategy, name=f"{name}, warming up", done=0, limits=few)
         alone = [
             self._decode([one], strategy, name=f"{name}, one at a time", done=index)[0]
             for index, one in enumerate(timed)
@@ -115,16 +119,27 @@ class Meter:
 
     @torch.no_grad()
     def _decode(
-        self, ids: list[list[int]], strategy: Strategy, *, name: str, done: int
+        self,
+        ids: list[list[int]],
+        strategy: Strategy,
+        *,
+        name: str,
+        done: int,
+        limits: Limits | None = None,
     ) -> list[Decoding]:
         device = self.target.device
         generator = torch.Generator(device).manual_seed(self.terms.seed + done)
-        sampler = Sampler(self.terms.temperature, generator)
-        decoder = Decoder(self.target, ids, strategy=strategy, limits=self._limits, sampler=sampler)
-        total = f"of {len(self.prompts)} prompts"
+        decoder = Decoder(
+            self.target,
+            ids,
+            strategy=strategy,
+            limits=limits or self._limits,
+            sampler=Sampler(self.terms.temperature, generator),
+        )
+        total = len(self.prompts)
         while not decoder.is_done:
             decoder.step()
-            self._progress.update(f"{name}: {done} {total}, {decoder.num_done} more are done")
+            self._progress.update(f"{name}: {done + decoder.num_done} of {total} prompts")
         return decoder.decodings()
 
 
