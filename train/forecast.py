@@ -148,6 +148,7 @@ def forecast(config: TrainConfig) -> Forecast:
         ConfigError: The target or the data cannot be used.
     """
     target = read_target_shape(config.target)
+    chosen = config.draft.mask_token_id
     num_layers = target.config.num_hidden_layers
     num_taps = config.draft.num_layers
     layer_ids = config.target.layer_ids or default_layer_ids(num_layers, num_taps=num_taps)
@@ -156,7 +157,8 @@ def forecast(config: TrainConfig) -> Forecast:
             target.config,
             num_layers=config.draft.num_layers,
             block_size=config.draft.block_size,
-            mask_token_id=config.draft.mask_token_id,
+            # Which row of the embedding it is changes no size.
+            mask_token_id=0 if chosen == "auto" else chosen,
             target_layer_ids=layer_ids,
         )
     except ValueError as error:
@@ -166,7 +168,7 @@ def forecast(config: TrainConfig) -> Forecast:
         Encoding(
             tokenizer=target.tokenizer,
             eos_id=target.eos_id,
-            mask_token_id=config.draft.mask_token_id,
+            mask_token_id=None if chosen == "auto" else chosen,
             max_length=config.data.max_length,
             min_supervised=config.min_supervised,
         ),

@@ -46,6 +46,19 @@ def test_forecast_says_what_the_run_then_does(
     }
 
 
+def test_mask_token_that_is_still_to_be_chosen_changes_no_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_file = write_run(tmp_path)
+    given = json.loads(plan(capsys, run_file, "--format", "json")[1])
+    lines = run_file.read_text().splitlines(keepends=True)
+    run_file.write_text("".join(line for line in lines if "mask_token_id" not in line))
+    chosen = json.loads(plan(capsys, run_file, "--format", "json")[1])
+    assert "auto" in chosen["config"]["draft"].values()
+    del given["config"], chosen["config"]
+    assert chosen == given
+
+
 def test_text_names_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = plan(capsys, write_run(tmp_path), "--tokens-per-second", "10")
     assert code == 0
