@@ -17,7 +17,7 @@ from envdoctor.caches.vouch import stamp_all
 from envdoctor.errors import ExitCode
 from envdoctor.probes.cache_places import cache_places
 from envdoctor.resources import bundled, trainer_module
-from envdoctor.train_request import TrainRequest, require_layout, require_run
+from envdoctor.train_request import TrainRequest, configuration, require_layout, require_run
 from envdoctor.value import keyword_value
 
 if TYPE_CHECKING:
@@ -54,18 +54,16 @@ class Warmed:
 
 
 def warm(
-    config: Path,
+    training: TrainRequest,
     *,
-    place: tuple[Path | None, str | None],
     settings: Settings,
     talk: Talk,
     progress: Callable[[int, int], None] | None,
 ) -> Warmed:
-    """Compile what a run needs, with the environment and variables that the run will have.
+    """Compile what a training needs, with the environment and variables that it will have.
 
     Args:
-        config: The run file.
-        place: Environment and profile, as `envdoctor train` takes them.
+        training: A run file, what is laid over it, and where it is to run.
         settings: Where built environments lie, and the variables of this process.
         talk: Told which environment is taken.
         progress: Told bytes hashed and bytes in all.
@@ -74,21 +72,19 @@ def warm(
         UserFileError: The run file is not valid, or a file that it names is missing.
         VerificationError: No environment is there, or it does not pass.
     """
-    training = TrainRequest(config=config)
     require_run(training)
-    env, profile = place
-    scene = built_scene(settings, env=env, profile=profile)
+    scene = built_scene(settings, env=training.env, profile=training.profile)
     require_layout(training, scene.subject.prefix)
     around = look(scene.subject, scene.facts, home=scene.home, deep=False)
     places = cache_places(scene.subject, scene.facts)
-    name, digest = needs_of(config)
+    name, digest = needs_of(training)
     before = survey_all(places, around, home=scene.home, manner=Manner())
     if is_warm(before, around.fingerprint, run=(name, digest)):
         return Warmed(name=name, was_warm=True, report={}, roots=_roots(before))
     with tempfile.TemporaryDirectory(prefix="envdoctor-warm-") as folder:
         path = Path(folder, "report.json")
-        command = ("warm", "--config", str(config.absolute()), "--report", str(path))
-        request = TrainRequest(command=command, env=env, profile=profile)
+        command = _command(training, report=path)
+        request = TrainRequest(command=command, env=training.env, profile=training.profile)
         code = launch.train(request, settings=settings, talk=talk)
         if code:
             return Warmed(name=name, code=code, report={})
@@ -120,14 +116,18 @@ def is_warm(surveys: Sequence[Survey], fingerprint: Fingerprint, *, run: tuple[s
     return was_warmed and not lost and not changed
 
 
-def needs_of(config: Path) -> tuple[str, str]:
+def _command(training: TrainRequest, *, report: Path) -> tuple[str, ...]:
+    changes = [word for change in training.changes for word in ("--set", change)]
+    return "warm", "--config", str(training.config), *changes, "--report", str(report)
+
+
+def needs_of(training: TrainRequest) -> tuple[str, str]:
     """Return a run's name, and a digest of all that decides what it compiles.
 
-    That is the run file with its defaults, and the trainer's own code.
+    That is the run file with its defaults and what is laid over it, and the trainer's own code.
     """
-    trainer = trainer_module("config")
-    loaded = trainer.load_config(config)
-    settings = trainer.to_builtins(loaded)
+    loaded = configuration(training)
+    settings = trainer_module("config").to_builtins(loaded)
     kept = {key: value for key, value in settings.items() if key not in _NOT_COMPILED}
     state = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
     folder = bundled("train")

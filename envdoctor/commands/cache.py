@@ -225,6 +225,14 @@ def import_(
 def warm(
     *,
     config: Annotated[Path, typer.Option("--config", "-c", help="Run file (TOML).")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Lay a setting over the run file, as the run will; may be given again.",
+        ),
+    ] = None,
     env: Annotated[
         Path | None, typer.Option(help="Warm in this environment instead of a built one.")
     ] = None,
@@ -242,10 +250,11 @@ def warm(
     from envdoctor.caches.warm import warm as compile_ahead
     from envdoctor.formats.cache_lines import warmed_lines
     from envdoctor.progress import Progress, byte_meter
+    from envdoctor.train_request import TrainRequest
 
+    wanted = profile_name(profile) if profile else None
     done = compile_ahead(
-        config,
-        place=(env, profile_name(profile) if profile else None),
+        TrainRequest(config=config, changes=tuple(changes or ()), env=env, profile=wanted),
         settings=settings.load(),
         talk=Progress(),
         progress=byte_meter("hashed"),

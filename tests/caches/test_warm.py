@@ -8,6 +8,7 @@ import pytest
 from envdoctor.caches.vouch import stamp_all
 from envdoctor.caches.warm import is_warm, needs_of
 from envdoctor.facts import NvidiaFact
+from envdoctor.train_request import TrainRequest
 from tests.caches.samples import Bench, graph_pickle, warmed, write_graph
 from tests.train.tiny_run import RUN_FILE
 
@@ -79,9 +80,11 @@ def test_what_a_run_needs_follows_from_its_file_but_not_from_its_log(tmp_path: P
     def needs(name: str, changed: str) -> tuple[str, str]:
         path = tmp_path / name
         path.write_text(changed)
-        return needs_of(path)
+        return needs_of(TrainRequest(config=path))
 
     first = needs("a.toml", text)
     assert first[0] == "tiny"
     assert needs("b.toml", text.replace("every_steps = 1", "every_steps = 5")) == first
+    changed = TrainRequest(config=tmp_path / "a.toml", changes=("train.num_anchors=5",))
+    assert needs_of(changed)[1] != first[1]
     assert needs("c.toml", text.replace("[32, 64]", "[48, 64]"))[1] != first[1]
