@@ -123,7 +123,7 @@ def make(variables: Mapping[str, str], urls: Iterable[str]) -> Web:
     untrusted = ssl.create_default_context()
     untrusted.check_hostname = False
     untrusted.verify_mode = ssl.CERT_NONE
-    parts = [urlsplit(url) for url in urls]
+    parts = [one for url in urls if (one := _split(url))]
     return Web(
         variables=variables,
         credentials={_site(one): found for one in parts if (found := _own(one))},
@@ -208,6 +208,13 @@ def _bundles() -> Iterator[Path]:
         if found is not None and found.origin:
             inner = "_vendor/certifi/" if package == "pip" else ""
             yield Path(found.origin).parent / inner / "cacert.pem"
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        return urlsplit(url)
+    except ValueError:  # it holds no credentials that could be used
+        return None
 
 
 def _bare(url: str) -> str:

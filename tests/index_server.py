@@ -40,6 +40,7 @@ class Manner:
         encoding: Content-Encoding that it claims.
         redirect: Prefix of the address that it sends clients to, in place of serving the file.
         bytes_per_second: How fast at most; 0 for no limit.
+        block: Bytes that are sent at once.
         user: Wanted as `name:password`; empty for nobody.
     """
 
@@ -55,6 +56,7 @@ class Manner:
     encoding: str = ""
     redirect: str = ""
     bytes_per_second: int = 0
+    block: int = _BLOCK
     user: str = ""
 
 
@@ -214,9 +216,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         is_stopping = manner.stop_at is not None and manner.num_stops > 0
         whole = body[: manner.stop_at] if is_stopping else body
         since = time.monotonic()
-        for offset in range(0, len(whole), _BLOCK):
-            self.wfile.write(whole[offset : offset + _BLOCK])
-            asked.sent += len(whole[offset : offset + _BLOCK])
+        for offset in range(0, len(whole), manner.block):
+            self.wfile.write(whole[offset : offset + manner.block])
+            asked.sent += len(whole[offset : offset + manner.block])
             if manner.bytes_per_second:
                 due = since + asked.sent / manner.bytes_per_second
                 self.server.index.ended.wait(max(0.0, due - time.monotonic()))

@@ -100,6 +100,7 @@ REFUSED = [
     pytest.param(Manner(codes=[503] * 9), "HTTP 503", 3, id="503"),
     pytest.param(Manner(stop_at=1000), "too early", 3, id="truncated-early"),
     pytest.param(Manner(stop_at=0, is_silent=True), "silent for 1 s", 3, id="silent"),
+    pytest.param(Manner(bytes_per_second=4000, block=400), "within 1 s", 3, id="dribbling"),
     pytest.param(Manner(length=-1000), "wanted", 4, id="length-too-small"),
     pytest.param(Manner(is_wrong=True), "sha256", 1, id="wrong-bytes"),
     pytest.param(Manner(encoding="gzip"), "compresses", 1, id="compressed"),
@@ -288,3 +289,7 @@ def test_file_without_certificates_is_named(tmp_path: Path) -> None:
     bundle.write_text("nothing")
     with pytest.raises(SourceError, match=r"ca\.pem: found no certificates"):
         web.make({"SSL_CERT_FILE": str(bundle)}, [])
+
+
+def test_address_that_cannot_be_split_has_no_credentials() -> None:
+    assert web.make({}, ["http://[::1", "http://u:p@h/x"]).credentials.keys() == {"http://h"}
