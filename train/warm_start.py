@@ -117,7 +117,7 @@ def _weights(layer: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _gain(norm: Any, *, like: Tensor) -> Tensor:
     """Return what a norm multiplies a normed vector with, elementwise."""
-    sign = torch.ones_like(like)
+    sign = torch.ones_like(norm.weight, dtype=like.dtype)  # the two may lie on two devices
     sign[1::2] = -1.0  # with mean 0 and mean square 1, so that either kind of norm leaves it alone
     gain: Tensor = norm(sign[None])[0] * sign
     return gain
