@@ -145,9 +145,16 @@ def parse_turn(turn: Any, *, where: str) -> dict[str, str]:
         role = turn.get("role", sharegpt_role)
         content = text_of(turn.get("content", turn.get("value")))
         if isinstance(role, str) and isinstance(content, str):
+            if not (is_unicode(role) and is_unicode(content)):
+                raise ConfigError([f"{where}: found half of a surrogate pair, wanted Unicode text"])
             return {"role": role, "content": content}
     wanted = "'role' and 'content' as text, or 'from' and 'value'"
     raise ConfigError([f"{where}: found {shown(turn)}, wanted {wanted}"])
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a tokenizer can read a text; JSON can spell halves of surrogate pairs."""
+    return not any("\ud800" <= one <= "\udfff" for one in text)
 
 
 def text_of(content: Any) -> Any:

@@ -67,8 +67,8 @@ def _json_lines(source: str) -> Iterator[DataRow]:
 
 def _opened(source: str) -> TextIO:
     if source.endswith(".gz"):
-        return gzip.open(source, "rt", encoding="utf-8")
-    return Path(source).open(encoding="utf-8")
+        return gzip.open(source, "rt", encoding="utf-8-sig")
+    return Path(source).open(encoding="utf-8-sig")
 
 
 def _json_row(line: str, *, where: str) -> DataRow:

@@ -15,7 +15,7 @@ from train.settings import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-    from typing import BinaryIO, Self
+    from typing import Self
 
 
 class Journal:
@@ -38,7 +38,8 @@ class Journal:
         self.entries: list[dict[str, Any]] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: BinaryIO = path.open("ab+")
+            # Without a buffer: what did not fit must not be tried again when the file is closed.
+            self._file = path.open("ab+", buffering=0)
         except OSError as error:
             raise ConfigError([f"{path}: cannot be written: {error.strerror}"]) from error
         try:
@@ -97,9 +98,14 @@ class Journal:
 
     def _write(self, entries: Iterable[dict[str, Any]]) -> None:
         lines = "".join(json.dumps(entry) + "\n" for entry in entries)
-        self._file.write(lines.encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            rest = lines.encode()
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            # What was written before is whole; a line torn here is cut off at the next start.
+            raise ConfigError([f"{self._path}: cannot be written: {error.strerror}"]) from error
 
 
 def write_whole(path: Path, text: str) -> None:

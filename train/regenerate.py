@@ -149,4 +149,6 @@ def regenerate(options: argparse.Namespace, target: Target | None = None) -> Cou
     write_whole(options.out, "".join(lines))
     outcomes = Counter(entries[key].get("dropped", "kept") for key in dialogues)
     sys.stderr.write(f"{options.out}: {counts_in_words(outcomes)}\n")
+    if lines and all(entry.get("finish_reason") != "stop" for entry in entries.values()):
+        sys.stderr.write("no answer ended its turn: look at --eos-token-id, --max-new-tokens\n")
     return outcomes

@@ -95,6 +95,11 @@ def test_system_turns_of_sharegpt_are_kept() -> None:
             "found thinking: 1, wanted true or false",
             id="thinking",
         ),
+        pytest.param(
+            '{"messages": [{"role": "user", "content": "\\ud800"}]}',
+            "turn 0: found half of a surrogate pair",
+            id="half-a-pair",
+        ),
         pytest.param("[" * 100_000, "not valid JSON", id="deep"),
         pytest.param("\ud800", "not valid JSON", id="surrogate"),
     ],
@@ -120,6 +125,12 @@ def test_all_bad_lines_are_said_at_once_up_to_a_limit(tmp_path: Path) -> None:
         read_conversations(path)
     assert len(caught.value.problems) == MAX_SHOWN_PROBLEMS + 1
     assert caught.value.problems[-1] == f"{path}: and 980 more rows like these"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps({"messages": [ASK, ANSWER]}) + "\r\n", "utf-8-sig")
+    assert read_conversations(path) == [Conversation(messages=(ASK, ANSWER))]
 
 
 def test_compressed_files_are_read(tmp_path: Path) -> None:

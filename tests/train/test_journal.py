@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,6 +78,21 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
         Journal(tmp_path / "file" / "j.jsonl", SETTINGS)
+
+
+def test_what_does_not_fit_is_one_line_and_harms_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "j.jsonl"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Journal(path, SETTINGS) as journal:
+        journal.append([{"number": 1}])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, limits[1]))
+        try:
+            with pytest.raises(ConfigError, match=r"j\.jsonl: cannot be written: File too large"):
+                journal.append([{"number": 2}])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with Journal(path, SETTINGS) as journal:
+        assert journal.entries == [{"number": 1}]
 
 
 def test_whole_files_replace_others(tmp_path: Path) -> None:

@@ -115,13 +115,16 @@ def test_every_answer_is_written_anew_on_top_of_the_new_ones(tmp_path: Path) -> 
     assert 7 in sizes
 
 
-def test_a_cut_answer_is_the_last(tiny: Target, tmp_path: Path) -> None:
+def test_a_cut_answer_is_the_last(
+    tiny: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     turns = asked("u:one", "a:OLD", "u:two", "a:OLD")
     write_jsonl(tmp_path / "prompts.jsonl", [{"messages": turns}])
     regenerate(options(tmp_path, max_new_tokens=1), tiny)
     (row,) = read_lines(tmp_path / "out.jsonl")
     assert len(row["messages"]) == 2
     assert row["finish_reason"] == "length"
+    assert "no answer ended its turn: look at --eos-token-id" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
