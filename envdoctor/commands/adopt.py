@@ -23,7 +23,8 @@ def adopt(
     --prefix` tells what has changed in it, and `train --env` holds it against the same profile.
     Prints its folder.
 
-    Exit codes: 1 it does not pass, with the report; 2 there is no such environment or profile.
+    Exit codes: 1 it does not pass, with the report; 2 there is no such environment or profile; 7
+    no space, or a home that cannot be written.
     """
     from envdoctor import settings
     from envdoctor.adoption import AdoptionRequest
