@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from importlib import import_module
@@ -40,6 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InterruptedRunError:
         sys.stderr.write("stopped\n")
         return INTERRUPTED_EXIT_CODE
+    except BrokenPipeError:
+        # Whoever read our output went away, as `| head` does; a flush at the end must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except Exception:  # noqa: BLE001  whatever reaches the edge of the process is a bug
         traceback.print_exc()
         return 3

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +17,7 @@ from train.decode import Decoding
 from train.draft_tree import Round
 from train.generation import TextStream, words
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module", name="folder")
@@ -60,6 +62,25 @@ def test_each_prompt_of_a_file_is_answered_under_its_name(
     assert (code, err) == (0, "")
     assert [line for line in out.splitlines() if line.startswith("== p")] == ["== p1", "== p9"]
     assert "alone" not in out
+
+
+def test_reader_that_goes_away_is_no_bug(folder: Path) -> None:
+    arguments = ["generate", str(folder / "out-0"), "--prompt", "hello", "--device", "cpu"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "train", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read(1)
+    process.stdout.close()
+    stderr = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=120) == 0, stderr
+    assert b"Traceback" not in stderr
 
 
 def test_sampling_follows_its_seed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
