@@ -73,7 +73,7 @@ def reading(source: Path) -> Iterator[Reader]:
         with tarfile.open(source, "r:*") as archive:
             yield _TarReader(archive, _members(archive, source))
     except (tarfile.TarError, EOFError) as error:
-        raise _broken(f"{source} is no folder and no whole tar archive: {error}") from error
+        raise _broken(f"{source} is no folder and no whole tar archive") from error
 
 
 class _FolderWriter:

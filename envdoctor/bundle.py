@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envdoctor import archive, durable, lockfile, locking, part
-from envdoctor.errors import IntegrityError, UserFileError
+from envdoctor.errors import IntegrityError, UsageError, UserFileError
 from envdoctor.filesystem import GIGABYTE, enough_space, require_space
 from envdoctor.pylock import total_size
 from envdoctor.session import begun
@@ -68,9 +68,16 @@ def export(request: BuildRequest, target: Path, *, settings: Settings, talk: Tal
         The number of wheels.
 
     Raises:
+        UsageError: The target is there and of the other kind.
         EnvdoctorError: A wheel is nowhere to be had, or there is no room.
     """
     target = target.absolute()
+    if target.is_dir() if target.suffix == archive.SUFFIX else target.is_file():
+        raise UsageError(
+            f"{target}: found {'a folder' if target.is_dir() else 'a file'}, wanted a name ending "
+            f"in {archive.SUFFIX} for an archive, any other for a folder",
+            reference="export-target",
+        )
     with begun(request, settings=settings, talk=talk) as (shop, plan), shop.wheelhouse.used():
         with shop.stages.stage("resolve", f"profile {request.profile.name}"):
             found = locking.resolved(plan, shop, folder=request.locks, strict=request.locked)

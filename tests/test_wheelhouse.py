@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from envdoctor import build, bundle, inspection, locking, profile
 from envdoctor.cli import app
-from envdoctor.errors import EnvdoctorError, IntegrityError, UserFileError
+from envdoctor.errors import EnvdoctorError, IntegrityError, UsageError, UserFileError
 from envdoctor.pylock import Wheel
 from envdoctor.talk import Stages, silent
 from envdoctor.wheelhouse import Wheelhouse
@@ -84,6 +84,16 @@ def test_export_is_the_same_file_each_time(bench: Bench, tmp_path: Path) -> None
     names = members(tmp_path / "a.tar")
     assert names[0].startswith("pylock.tiny-cp3")
     assert all("/" not in name for name in names)
+
+
+def test_export_over_something_of_the_other_kind_is_a_usage_error(
+    bench: Bench, tmp_path: Path
+) -> None:
+    (tmp_path / "x.tar").mkdir()
+    (tmp_path / "y").touch()
+    for name, found in (("x.tar", "a folder"), ("y", "a file")):
+        with pytest.raises(UsageError, match=f"found {found}, wanted"):
+            export(bench, tmp_path / name)
 
 
 def test_export_fetches_what_is_not_here(bench: Bench, tmp_path: Path) -> None:
