@@ -192,7 +192,8 @@ def _elsewhere(said: Saying, around: Surroundings) -> Iterator[str]:
         yield f"for sm_{said.arch}, here is {here_archs}"
     if said.device and here.gpus and said.device not in around.devices:
         yield f"for {said.device}, here is {', '.join(sorted(around.devices))}"
-    if said.system and around.systems and said.system not in around.systems:
+    is_same_gpu = said.device in around.devices  # and so is CUDA, which comes with torch
+    if said.system and around.systems and not is_same_gpu and said.system not in around.systems:
         made = f"for {said.device}" if said.device else "where no GPU was seen"
         yield f"{made}, with another GPU, CUDA or Triton than here"
 
