@@ -148,7 +148,9 @@ def _evidence(
     yield from (Evidence(subject=record.source, found=record.text) for record in seen)
     for case in race.cases if race else ():
         subject = f"{_SCENARIOS[case.scenario]}, {_REMEDIES[case.remedy]}"
-        yield Evidence(subject=subject, expected="none failing", found=_counts(case))
+        counts = f"{case.num_failed:,} of {case.num_calls:,} failed"
+        hung = f"{case.num_hung} workers did not end"
+        yield Evidence(subject=subject, found=hung if case.num_hung else counts)
     errors = [case.error for case in (race.cases if race else ()) if case.error]
     yield from (Evidence(subject="what they raise", found=error) for error in errors[:1])
     if race and race.run.status not in ("passed", "not_run", "skipped"):
