@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from pathlib import Path
 
-CLOCKS = ("tokens_per_second",)
-"""What the metrics say of the clock, and two runs do not share."""
+OF_THE_MACHINE = ("tokens_per_second", "peak_memory_bytes", "mfu")
+"""What the metrics say of clock and memory, and two runs do not share."""
 
 
 def _work(arguments: list[str], stderr: str) -> None:
@@ -72,9 +72,12 @@ def lines_of(out: Path) -> list[bytes]:
 
 
 def trace(out: Path) -> list[dict[str, Any]]:
-    """What the metrics say of the training, without what depends on the clock."""
+    """What the metrics say of the training, without what depends on the machine."""
     records = [json.loads(line) for line in lines_of(out)]
-    return [{name: value for name, value in one.items() if name not in CLOCKS} for one in records]
+    return [
+        {name: value for name, value in one.items() if name not in OF_THE_MACHINE}
+        for one in records
+    ]
 
 
 def assert_same_training(out: Path, reference: Path) -> None:
