@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -37,11 +36,10 @@ def test_healthy_machine_is_quiet(path: Path) -> None:
     ],
 )
 def test_programs_ran_right_on_an_h200(check: str) -> None:
-    """What `envdoctor check --probe --format json --redact` wrote there on 2026-11-30."""
-    report = json.loads((FOLDER / "h200-probed.report.json").read_text())
-    assert check in {item.id for item in BUILTIN_CHECKS}
-    (found,) = [item for item in report["findings"] if item["check"] == check]
-    assert found["outcome"] == "ok"
+    """What `envdoctor facts --probe --redact` wrote there on 2026-11-30, paths renamed."""
+    findings = run(BUILTIN_CHECKS, load(FOLDER / "h200-probed-ok.json").having(PolicyFact()))
+    (found,) = [item.outcome for item in findings if item.check == check]
+    assert isinstance(found, Ok)
 
 
 @pytest.mark.parametrize(
