@@ -94,8 +94,9 @@ def fx_tracing_race(
     and for the error, though not for the deadlock, torch 2.14 or later.
 
     ## Source
-    pytorch/pytorch#126024; pytorch/pytorch#168999; counts by tests/benchmarks/fx_race_counts.py,
-    2026-11-30; the deadlock's stacks on H200s with torch 2.11.0, 2026-11-29.
+    pytorch/pytorch#126024; pytorch/pytorch#168999; counts by envdoctor/probe_scripts/fx_race.py,
+    2026-11-30, as tests/benchmarks/fx_race_counts.py repeats them; the deadlock's stacks on H200s
+    with torch 2.11.0, 2026-11-29.
     """
     version = torch_build.version or ""
     cases = race.cases if race else ()
