@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from envdoctor.commands.cache_views import looked, show_lines, surveyed
 from envdoctor.commands.options import (
     PrefixOption,
     ProfileOption,
@@ -17,15 +18,6 @@ from envdoctor.commands.options import (
     profile_name,
 )
 from envdoctor.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from envdoctor.caches.judge import Surroundings
-    from envdoctor.caches.scene import Scene
-    from envdoctor.caches.survey import Survey
-    from envdoctor.probes.cache_places import CachePlace
-    from envdoctor.render import Line
 
 
 class Format(StrEnum):
@@ -78,11 +70,11 @@ def status(
     from envdoctor.formats.cache_data import to_data
     from envdoctor.formats.cache_lines import status_lines
 
-    scene, around, surveys = _surveyed(python, prefix, profile, every=True)
+    scene, around, surveys = surveyed(python, prefix, profile, every=True)
     if output is Format.JSON:
         print_json(to_data(scene, around, surveys, entries=True))
     else:
-        _show(status_lines(scene, around, surveys, verbose=verbose))
+        show_lines(status_lines(scene, around, surveys, verbose=verbose))
 
 
 @cache.command("verify")
@@ -114,11 +106,11 @@ def verify(
 
     if stamp and not deep:
         raise UsageError("--stamp vouches for what --deep has read", reference="stamp-not-deep")
-    scene, around, surveys = _surveyed(python, prefix, profile, deep=deep)
+    scene, around, surveys = surveyed(python, prefix, profile, deep=deep)
     if output is Format.JSON:
         print_json(to_data(scene, around, surveys))
     else:
-        _show(verify_lines(scene, around, surveys, deep=deep))
+        show_lines(verify_lines(scene, around, surveys, deep=deep))
     if stamp:
         number = stamp_all(surveys, around.fingerprint, home=scene.home, by="verify")
         typer.echo(f"stamped {number} entries", err=True)
@@ -160,17 +152,17 @@ def prune(
             reference="nobody-to-ask",
             hint="--yes removes, --dry-run only prints",
         )
-    scene, _, surveys = _surveyed(python, prefix, profile, deep=deep)
+    scene, _, surveys = surveyed(python, prefix, profile, deep=deep)
     wanted = {item.value for item in only or [Prunable.CORRUPT]}
     items = chosen(surveys, {name for name in CLASSES if name in wanted})
     if not items:
         typer.echo(f"nothing is {' or '.join(sorted(wanted))}")
         return
-    _show(entry_lines(items))
+    show_lines(entry_lines(items))
     if dry_run or not (yes or typer.confirm("Remove these files?")):
         return
     done = remove(items, home=scene.home)
-    _show(pruned_lines(done))
+    show_lines(pruned_lines(done))
     raise typer.Exit(ExitCode.PROBLEM if done.left else ExitCode.OK)
 
 
@@ -190,8 +182,8 @@ def export(
     from envdoctor.caches.export import export as write
     from envdoctor.formats.cache_lines import exported_lines
 
-    _, around, surveys = _surveyed(python, prefix, profile, deep=True)
-    _show(exported_lines(write(surveys, around.fingerprint, target), target))
+    _, around, surveys = surveyed(python, prefix, profile, deep=True)
+    show_lines(exported_lines(write(surveys, around.fingerprint, target), target))
 
 
 @cache.command("import")
@@ -216,9 +208,9 @@ def import_(
     from envdoctor.caches.move import import_cache
     from envdoctor.formats.cache_lines import imported_lines
 
-    scene, around, places = _looked(python, prefix, profile)
+    scene, around, places = looked(python, prefix, profile)
     done = import_cache(source, places, around.fingerprint, home=scene.home, force=force)
-    _show(imported_lines(done))
+    show_lines(imported_lines(done))
 
 
 @cache.command("warm")
@@ -259,44 +251,5 @@ def warm(
         talk=Progress(),
         progress=byte_meter("hashed"),
     )
-    _show(warmed_lines(done))
+    show_lines(warmed_lines(done))
     raise typer.Exit(done.code)
-
-
-def _surveyed(
-    python: str | None,
-    prefix: Path | None,
-    profile: str | None,
-    *,
-    deep: bool = False,
-    every: bool = False,
-) -> tuple[Scene, Surroundings, list[Survey]]:
-    """Return whose caches are meant, what they are held against, and what they hold."""
-    from envdoctor.caches.survey import Manner, survey_all
-    from envdoctor.progress import byte_meter
-
-    scene, around, places = _looked(python, prefix, profile, deep=deep)
-    manner = Manner(deep=deep, every=every, progress=byte_meter("read") if deep else None)
-    return scene, around, survey_all(places, around, home=scene.home, manner=manner)
-
-
-def _looked(
-    python: str | None, prefix: Path | None, profile: str | None, *, deep: bool = False
-) -> tuple[Scene, Surroundings, list[CachePlace]]:
-    """Return whose caches are meant, what they are held against, and where they are."""
-    from envdoctor import settings
-    from envdoctor.caches.scene import scene_of
-    from envdoctor.caches.surroundings import look
-    from envdoctor.commands.options import chosen_prefix
-    from envdoctor.probes.cache_places import cache_places
-
-    given = chosen_prefix(python, prefix) if python is not None or prefix is not None else None
-    scene = scene_of(settings.load(), prefix=given, profile=profile)
-    around = look(scene.subject, scene.facts, home=scene.home, deep=deep)
-    return scene, around, cache_places(scene.subject, scene.facts)
-
-
-def _show(lines: Iterable[Line]) -> None:
-    from envdoctor.render import show
-
-    show(lines)
