@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envdoctor.checks import BUILTIN_CHECKS
@@ -88,6 +88,7 @@ def test_sarif_location(culprit: str, subject: str, uri: str, base: str | None) 
 
 
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT)
+@example("", "", "\udd00\udc80")
 def test_sarif_of_any_text_is_valid(culprit: str, message: str, path: str) -> None:
     report = report_of(culprit, message, "/" + path.replace("\0", ""), prefix="/e")
     text = json.dumps(to_sarif(report, BUILTIN_CHECKS), ensure_ascii=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _BASE = "ENVIRONMENT"
+_NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Lone surrogates that stand for no byte of a file's name (PEP 383 uses U+DC80 to U+DCFF)."""
 
 
 def to_sarif(report: Report, checks: Sequence[Check]) -> dict[str, Any]:
@@ -115,7 +118,8 @@ def _location(problem: Problem, prefix: str) -> dict[str, Any]:
 
 
 def _quoted(path: str) -> str:
-    return quote(os.fsencode(path))
+    # Bytes that are no text come back as they were; a snapshot may hold surrogates that are none.
+    return quote(os.fsencode(_NO_BYTE.sub("\N{REPLACEMENT CHARACTER}", path)))
 
 
 def _invocation(report: Report) -> dict[str, Any]:
