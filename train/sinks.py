@@ -94,19 +94,22 @@ def check_sinks(log: LogConfig) -> None:
 
 
 @contextmanager
-def open_sinks(config: TrainConfig, folder: RunFolder) -> Iterator[Sink]:
+def open_sinks(config: TrainConfig, folder: RunFolder, *, first_step: int) -> Iterator[Sink]:
     """Open what the run file asks for, and close it at the end.
 
     Args:
         config: The run.
         folder: Holds the files of all.
+        first_step: Steps taken before; what TensorBoard holds of later ones is shown no more.
     """
     log = config.log
     with ExitStack() as stack:
         sinks: list[Sink] = [stack.enter_context(MetricsWriter(folder.metrics))]
         if log.tensorboard:
             module = import_module("torch.utils.tensorboard")
-            writer = module.SummaryWriter(str(folder.path / "tensorboard"))
+            writer = module.SummaryWriter(
+                str(folder.path / "tensorboard"), purge_step=first_step + 1
+            )
             stack.callback(writer.close)
             sinks.append(_TensorBoard(writer))
         if log.wandb != "off":

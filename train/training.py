@@ -73,7 +73,10 @@ def train_and_save(
         origin=start.origin,
     )
     reopen(folder, course)
-    with open_sinks(config, folder) as metrics, session.stop.finishing_steps():
+    with (
+        open_sinks(config, folder, first_step=start.step) as metrics,
+        session.stop.finishing_steps(),
+    ):
         ledger = Ledger(
             course.plan.num_steps,
             every_steps=config.log.every_steps,

@@ -43,7 +43,7 @@ def test_tensorboard_holds_the_scalars(tmp_path: Path) -> None:
     config = load_config(write_run(tmp_path))
     config = msgspec.structs.replace(config, log=LogConfig(tensorboard=True))
     folder = RunFolder(tmp_path)
-    with open_sinks(config, folder) as sink:
+    with open_sinks(config, folder, first_step=0) as sink:
         sink.write(RECORD)
     events = reader.EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
