@@ -25,9 +25,9 @@ def main() -> None:
             from envdoctor.render import report_lines, show  # noqa: PLC0415  only on this path
 
             show(report_lines(report), sys.stderr)
-        sys.stderr.write(f"error[{error.reference}]: {error.message}\n")
+        sys.stderr.write(f"error[{error.reference}]: {_safe(error.message)}\n")
         if error.hint:
-            sys.stderr.write(f"  hint: {error.hint}\n")
+            sys.stderr.write(f"  hint: {_safe(error.hint)}\n")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -43,6 +43,14 @@ def main() -> None:
             sys.exit(ExitCode.SPACE)
         traceback.print_exc()
         sys.exit(ExitCode.INTERNAL)
+
+
+def _safe(text: str) -> str:
+    """Return lines that give no credentials away and drive no terminal, whatever they quote."""
+    from envdoctor.formats.printable import one_line  # noqa: PLC0415  only where something failed
+    from envdoctor.urls import mask  # noqa: PLC0415  as above
+
+    return "\n".join(map(one_line, mask(text).split("\n")))
 
 
 def _ensure_output() -> None:

@@ -49,7 +49,8 @@ def _pending(envs: Path) -> str | None:
 
 def _target(link: Path) -> str | None:
     target = link.resolve()
-    return target.name if link.is_symlink() and target.is_dir() else None
+    is_ours = link.is_symlink() and target.is_dir() and target.parent == link.parent.resolve()
+    return target.name if is_ours else None
 
 
 def _prepare(envs: Path, link: str, generation: str) -> Path:

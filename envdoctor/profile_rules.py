@@ -25,6 +25,7 @@ def contradictions(profile: Profile) -> list[str]:
         *_time_problems(profile),
         *_package_problems(profile),
         *_index_problems(profile),
+        *_variable_problems(profile),
     ]
 
 
@@ -83,10 +84,21 @@ def _own_problems(index: IndexSection, key: str) -> Iterator[str]:
         yield f"{key}.same_variant: found a table, wanted it on the default index only"
 
 
+def _variable_problems(profile: Profile) -> Iterator[str]:
+    for name, value in profile.env.set.items():
+        if not name or "=" in name or "\0" in name:
+            yield f"env.set: found the name {name!r}, wanted one without '=', such as 'HF_HOME'"
+        if "\0" in value:
+            yield f"env.set.{name}: found {value!r}, wanted text without a NUL"
+
+
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        has_host = bool(parts.hostname)
+        # A port that is none raises, once it is looked at; what is no variable yet may be one.
+        has_host = bool(parts.hostname) and ("${" in text or parts.port != 0)
     except ValueError:
+        return False
+    if not text.isprintable() or " " in text:
         return False
     return parts.scheme == "file" or (parts.scheme in {"https", "http"} and has_host)

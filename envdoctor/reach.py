@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import ssl
 import threading
@@ -78,7 +79,7 @@ def _ask(url: str, pip: PipConfig) -> str:
     except urllib.error.URLError as error:
         cause = cause_of(error.reason)
         return f"did not answer ({cause})" if cause else ""
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         return f"did not answer ({cause_of(error)})"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from envdoctor import chains, pylock, uv_failures
 from envdoctor.errors import EnvdoctorError, IntegrityError, NoSolutionError, SourceError
 from envdoctor.toml_text import array, quoted
+from envdoctor.urls import mask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -256,7 +257,7 @@ def _exhausted(
     torch = plan.profile.torch
     wanted = f"profile {plan.profile.name} (torch {torch.version} {torch.variant})"
     lines = [f"no source has a set of packages for {wanted}:"]
-    lines += [f"  {source}: {reason}" for source, reason in left_out]
+    lines += [f"  {mask(source)}: {reason}" for source, reason in left_out]
     hint = "give a folder of wheels with --wheels DIR, or write a mirror's URL into the profile"
     if plan.is_offline:
         lines[0] = f"offline, and what is here has no set of packages for {wanted}:"

@@ -69,6 +69,11 @@ def gather(
         **unreachable([one for one in asked if one not in far], pip=pip),
         **{one: f"{origin(one)} is not asked: offline" for one in far},
     }
+    dead.update(
+        (one, f"{path} is no folder")
+        for one in profile.sources.wheelhouse
+        if one not in dead and (path := local_path(one)) and not path.is_dir()
+    )
     folders = [
         path for one in profile.sources.wheelhouse if one not in dead if (path := local_path(one))
     ]

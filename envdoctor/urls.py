@@ -6,12 +6,17 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"]*@")
+# A URL that was taken for a path has lost one of its slashes.
+_CREDENTIALS = re.compile(r"(?:(?<=://)|(?<=\bhttp:/)|(?<=\bhttps:/))[^/\s'\"]*@")
+_SECRET_PARAMETER = re.compile(
+    r"([?&][\w.-]*(?:token|key|passw|secret|signature|credential|auth)[\w.-]*=)[^&#,\s'\"]+",
+    re.IGNORECASE,
+)
 
 
 def mask(text: str) -> str:
     """Return the text with user names, passwords and tokens taken out of its URLs."""
-    return _CREDENTIALS.sub("****@", text)
+    return _SECRET_PARAMETER.sub(r"\1****", _CREDENTIALS.sub("****@", text))
 
 
 def local_path(location: str) -> Path | None:

@@ -71,6 +71,16 @@ def test_rollback_to_a_damaged_environment_is_refused(bench: Bench) -> None:
     assert bench.current.resolve() == second.path
 
 
+def test_link_that_leads_elsewhere_is_none_and_costs_no_generation(bench: Bench) -> None:
+    built = {bench.build(bench.write()).path, bench.build(bench.write(torch="9.9.1")).path}
+    bench.current.unlink()
+    bench.current.symlink_to(bench.wheels)
+    with pytest.raises(VerificationError, match="no environment of profile tiny is built"):
+        generations.current_of(place_of(bench))
+    generations.prune(place_of(bench), keep=2)
+    assert all(path.is_dir() for path in built)
+
+
 def test_rollback_without_a_previous_one_is_a_usage_error(bench: Bench) -> None:
     bench.build(bench.write())
     with pytest.raises(UsageError, match="no previous environment"):

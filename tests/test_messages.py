@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from envdoctor.build_lock import held
-from envdoctor.errors import EnvdoctorError
+from envdoctor.errors import EnvdoctorError, SourceError
 from tests.index_server import Manner, serving_all
 from tests.tiny_wheels import make_index, make_torch, make_wheel
 from tests.workbench import DRIVER, ROOT, Bench, wait_for, with_own_mounts
@@ -69,6 +69,14 @@ def index_dead(bench: Bench, _: pytest.MonkeyPatch) -> str:
 def index_dead_without_fallback(bench: Bench, _: pytest.MonkeyPatch) -> str:
     more = DEAD_INDEX.replace("9.9.0", "2.10.0")
     return said(bench, bench.write(torch="2.12.0", variant="cu128", wheels=False, more=more))
+
+
+def private_index_dead(bench: Bench, _: pytest.MonkeyPatch) -> str:
+    url = "http://joe:pass@127.0.0.1:9/simple"
+    more = f'{DEAD_INDEX}url = "{url}"\n'
+    with pytest.raises(SourceError) as caught:
+        bench.build(bench.write(wheels=False, more=more))
+    return str(caught.value)
 
 
 def no_solution(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -305,6 +313,7 @@ MESSAGES: list[tuple[Provocation, list[str]]] = [
     (index_dead_without_fallback,
      ["127.0.0.1:9 did not answer", "its torch 2.12.0 is cu130, not cu128",
       'torch.version = "2.10.0" would do', "--wheels DIR", "a mirror's URL"]),
+    (private_index_dead, ["main index http://****@127.0.0.1:9/simple: 127.0.0.1:9 did not answer"]),
     (no_solution, ["no source has a set of packages", "alpha==1.0", "constraints hold here: /",
                    "constraints.txt", "PIP_CONSTRAINT="]),
     (wrong_hash, [".whl: 127.0.0.1:", "wanted", "kept as *.whl.bad", "envdoctor lock --upgrade "]),

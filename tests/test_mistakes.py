@@ -28,6 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (path / "huge.toml").open("wb") as stream:
         stream.truncate(3 * 1024**3)
     (path / "binary.toml").write_bytes(b"\0\1\2\xff")
+    (path / "secret.toml").write_text('[[index]]\nurl = ["http://joe:pw@h/"]')
     (path / "no.program").write_text("x")
     (path / "bare/lib/python3.11").mkdir(parents=True)
     return path
@@ -53,6 +54,8 @@ MISTAKES = [
     (["build", "--profile", "/dev/zero"], 2, ["/dev/zero: it is a device"]),
     (["lock", "--profile", "@binary.toml"], 2, ["binary.toml: not valid TOML"]),
     (["lock", "--profile", "@none.toml"], 2, ["none.toml: no such file"]),
+    (["lock", "--profile", "@a\x1b[2Jb.toml"], 2, ["a\\x1b[2Jb.toml: no such file"]),
+    (["profiles", "validate", "@secret.toml"], 2, ["url: found ['http://****@h/'], wanted text"]),
     (["build", "--profile", "cu218"], 2, ["no profile is named 'cu218'", "did you mean cu128?"]),
     (["build", "--profile", ""], 2, ["--profile: found nothing, wanted a value"]),
     (["check", "--prefix="], 2, ["--prefix: found nothing, wanted a value"]),

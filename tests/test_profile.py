@@ -151,6 +151,25 @@ def test_problem_names_file_key_and_wanted(
             '[[index]]\nname = "a"\npackages = ["torch"]', "index[0].url: missing", id="no-url"
         ),
         pytest.param(
+            '[[index]]\nname = "a"\nurl = "http://u:pw@h :1/"\npackages = ["torch"]',
+            "index[0].url: found 'http://****@h :1/', wanted a URL",
+            id="blank-in-a-url",
+        ),
+        pytest.param(
+            '[[index]]\nname = "a"\nurl = "http://h:99999/"\npackages = ["torch"]',
+            "index[0].url: found 'http://h:99999/', wanted a URL",
+            id="port-of-a-url",
+        ),
+        pytest.param(
+            '[env]\nset = { "A=B" = "c" }', "env.set: found the name 'A=B'", id="variable-name"
+        ),
+        pytest.param(
+            '[env]\nset = { "" = "c" }', "env.set: found the name ''", id="empty-variable-name"
+        ),
+        pytest.param(
+            '[env]\nset = { A = "b\\u0000" }', r"env.set.A: found 'b\x00'", id="variable-value"
+        ),
+        pytest.param(
             '[[index]]\nname = "a"\nurll = "x"', "did you mean index[0].url?", id="key-in-a-list"
         ),
         pytest.param(

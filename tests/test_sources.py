@@ -122,6 +122,7 @@ def test_reason_is_given_for_each_that_does_not_answer(server: str, tmp_path: Pa
         str(tmp_path / "nowhere"): "does not exist",
         (tmp_path / "nowhere").as_uri(): "does not exist",
         "http://[": "did not answer",
+        "http://a b/": "did not answer (URL can't contain control characters",
     }
     found = reach.unreachable([*wanted, str(tmp_path), tmp_path.as_uri()], pip=PipConfig())
     assert list(found) == list(wanted)
@@ -154,9 +155,13 @@ def test_pip_is_not_asked_when_the_profile_ignores_it(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text(
         'schema = 1\nname = "p"\n[torch]\nversion = "1.0"\nvariant = "cpu"\n'
-        f'[sources]\npip_config = "ignore"\nwheelhouse = ["{tmp_path}", "gone"]\n'
+        f'[sources]\npip_config = "ignore"\nwheelhouse = ["{tmp_path}", "gone", "p.toml"]\n'
     )
     found = sources.gather(load_profile(str(path)), variables={"PIP_FIND_LINKS": "/w"})
+    assert [note.partition(": ")[2] for note in found.notes] == [
+        f"{tmp_path}/gone does not exist",
+        f"{path} is no folder",
+    ]
     assert found.pip == PipConfig()
     assert found.wheels == (tmp_path,)
 
@@ -174,6 +179,10 @@ def test_wheel_folder_of_the_command_line_must_exist(tmp_path: Path) -> None:
         ("https://host/a@b", "https://host/a@b"),
         ('"https://h", "me@example"', '"https://h", "me@example"'),
         ("https://u:p%40x@ss@host/", "https://****@host/"),
+        ("https:/user:pass@host/simple", "https:/****@host/simple"),
+        ("libs:/opt/a@b", "libs:/opt/a@b"),
+        ("https://h/x?v=1&access_token=abc&w=2, y", "https://h/x?v=1&access_token=****&w=2, y"),
+        ("https://h/x?page=1", "https://h/x?page=1"),
     ],
 )
 def test_credentials_are_masked(text: str, expected: str) -> None:
