@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from envdoctor.manifest import Manifest
     from envdoctor.profile import Profile
     from envdoctor.report import Report
+    from envdoctor.seals import Seal
     from envdoctor.settings import Settings
     from envdoctor.talk import Talk
 
@@ -69,6 +70,7 @@ def adopt(request: AdoptionRequest, *, settings: Settings, talk: Talk) -> Receip
     """
     env = _adoptable(request.prefix)
     stages, started = Stages(talk), _now()
+    seal = _writable(seal_of(env, settings.home), settings.home)
     with enough_space(settings.home):
         with stages.stage("verify", "every recorded file by hash, checks"):
             policy = policy_of(request.profile, prefix=env, expect_gpu=None)
@@ -86,7 +88,9 @@ def adopt(request: AdoptionRequest, *, settings: Settings, talk: Talk) -> Receip
         result = msgspec.structs.replace(
             result, tree=sealed.tree, finished=_now(), seconds=dict(stages.seconds)
         )
-        _write(result, sealed, settings.home)
+        sync_folder(settings.home)
+        manifest.write(sealed, seal.manifest)
+        receipt.write(result, seal.receipt)
     return result
 
 
@@ -99,8 +103,12 @@ def _sealed(env: Path) -> Manifest:
         ) from error
 
 
-def _write(result: Receipt, sealed: Manifest, home: Path) -> None:
-    seal = seal_of(Path(result.adopted), home)
+def _writable(seal: Seal, home: Path) -> Seal:
+    """Make the folder of a seal, before minutes go into what it is to hold.
+
+    Raises:
+        SpaceError: It cannot be made.
+    """
     try:
         seal.manifest.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -109,9 +117,7 @@ def _write(result: Receipt, sealed: Manifest, home: Path) -> None:
             reference="home-not-writable",
             hint="set ENVDOCTOR_HOME to a folder of your own",
         ) from error
-    sync_folder(home)
-    manifest.write(sealed, seal.manifest)
-    receipt.write(result, seal.receipt)
+    return seal
 
 
 def adopted(home: Path) -> Iterator[Receipt]:

@@ -137,9 +137,12 @@ def test_run_does_not_wait_for_a_grandchild_that_keeps_the_pipe() -> None:
     assert time.monotonic() - start < 3.5
 
 
-@pytest.mark.parametrize("program", ["/no/such/program", __file__])
-def test_missing_program_is_a_tool_error(program: str) -> None:
-    with pytest.raises(ToolError, match="no such program"):
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("/no/such/program", "no such program"), (__file__, "it is not executable")],
+)
+def test_missing_program_is_a_tool_error(program: str, said: str) -> None:
+    with pytest.raises(ToolError, match=said):
         shell.run([program], env={}, timeout=5)
 
 
