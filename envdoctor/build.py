@@ -185,7 +185,9 @@ def _reuse(job: _Job, shop: Workshop, resolution: Resolution, identity: str) -> 
             continue
         env = job.store.envs / name
         try:
-            report = verify_files(env, resolution.lock, job.profile, shop)
+            made = manifest.read(job.store.manifest(name))
+            sealed = [entry.path for entry in made.entries] if made else []
+            report = verify_files(env, resolution.lock, job.profile, shop, sealed=sealed)
             drift.require_none(env)
         except UnfitEnvironmentError as error:
             job.stages.note(f"{name} is there but damaged, building anew: {error.message}")

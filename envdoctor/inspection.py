@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import zipfile
 from collections import defaultdict
 from dataclasses import dataclass
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 _TEXT_BYTES = 4 * 1024 * 1024
 _SHOWN = 3
 _PREFIX = "<prefix>/"
+_OF_THE_ENVIRONMENT = re.compile(
+    rf"{_PREFIX}(pyvenv\.cfg|bin/(python[\d.]*|activate(\.\w+)?|activate_this\.py))"
+)
+"""What makes a folder a virtual environment; no package has it for its own."""
+_SITE = re.compile(r"lib(?:64)?/python[\d.]+/site-packages/")
 _UNREADABLE = (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError)
 """What zipfile raises for an archive that is torn, encrypted or compressed in an unknown way."""
 
@@ -81,6 +87,12 @@ def read(wheel: Wheel, path: Path) -> Contents:
         raise IntegrityError(
             f"{wheel.file} has a file {outside!r}, wanted files inside of the environment",
             reference="wheel-leads-out",
+        )
+    taken = next(filter(_OF_THE_ENVIRONMENT.fullmatch, files), None)
+    if taken is not None:
+        raise IntegrityError(
+            f"{wheel.file} would overwrite {taken.removeprefix(_PREFIX)} of the environment itself",
+            reference="wheel-overwrites-environment",
         )
     cuda, other = values.get("cuda", ""), values.get("hip") or values.get("xpu")
     variant = (
@@ -157,6 +169,8 @@ def _place(top: str, rest: str) -> str:
     kind, _, path = rest.partition("/")
     if kind in {"purelib", "platlib"}:
         return path
+    if kind == "data" and (match := _SITE.match(path)):
+        return path[match.end() :]
     folders = {"scripts": "bin/", "data": "", "headers": f"include/{top.partition('-')[0]}/"}
     return f"{_PREFIX}{folders.get(kind, kind + '/')}{path}"
 

@@ -23,6 +23,11 @@ _KINDS: tuple[tuple[type[EnvdoctorError], str, re.Pattern[str]], ...] = tuple(
         ),
         (SpaceError, "read-only-file-system", r"read-only file system|os error 30\b"),
         (IntegrityError, "hash-mismatch", r"hash mismatch"),
+        (
+            IntegrityError,
+            "wheel-not-valid",
+            r"malformed wheel|must not use the reserved name|dist-info/RECORD`: No such file",
+        ),
         (SourceError, "network-off", r"network was disabled|network connectivity is disabled"),
         (SourceError, "certificate-not-trusted", r"invalid peer certificate"),
         (

@@ -20,7 +20,7 @@ from envdoctor.probes.subject import Subject
 from envdoctor.verdict import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from envdoctor.facts import FactSet
     from envdoctor.profile import Profile
@@ -49,7 +49,9 @@ class UnfitEnvironmentError(VerificationError):
         self.report = report
 
 
-def verify_files(env: Path, lock: Lock, profile: Profile, shop: Workshop) -> Report:
+def verify_files(
+    env: Path, lock: Lock, profile: Profile, shop: Workshop, *, sealed: Collection[str] = ()
+) -> Report:
     """Hold an environment against its lock, its own records and its profile; run nothing of it.
 
     Args:
@@ -57,13 +59,15 @@ def verify_files(env: Path, lock: Lock, profile: Profile, shop: Workshop) -> Rep
         lock: What was to be installed.
         profile: What it is for.
         shop: Has the variables that its processes would see.
+        sealed: Paths below it of what was there when it passed before: a package may write files
+            when it is imported.
 
     Raises:
         UnfitEnvironmentError: It does not pass.
     """
     facts = collect(Subject(prefix=env, variables=shop.variables, all_records=True))
     require_versions(facts.need(DistributionsFact).distributions, lock)
-    require_owners(facts)
+    require_owners(facts, allowed={f"{env.resolve()}/{path}" for path in sealed})
     report = diagnose(env, profile=profile, all_records=True, variables=shop.variables)
     require_health(report, env)
     for problem in of_machine(report):
@@ -89,13 +93,18 @@ def require_versions(installed: Iterable[Distribution], lock: Lock) -> None:
         )
 
 
-def require_owners(facts: FactSet) -> None:
+def require_owners(facts: FactSet, *, allowed: Collection[str] = ()) -> None:
     """Refuse files in the package folders that no RECORD lists.
+
+    Args:
+        facts: Of the environment.
+        allowed: Real paths of files that may be there.
 
     Raises:
         UnfitEnvironmentError: There are some.
     """
-    strays = list(ownerless(facts))
+    found = [Path(path) for path in ownerless(facts)]
+    strays = [str(one) for one in found if str(one.parent.resolve() / one.name) not in allowed]
     if strays:
         raise UnfitEnvironmentError(
             f"{len(strays)} files belong to no package: {listed(strays)}", reference="stray-files"

@@ -113,6 +113,14 @@ def test_file_without_owner_is_not_left_in_a_good_environment(bench: Bench) -> N
     assert "1 files belong to no package" in bench.notes
 
 
+def test_file_that_an_import_writes_is_sealed_and_no_damage(bench: Bench) -> None:
+    body = "open(__file__ + '.cache', 'w').close()\n"
+    make_wheel(bench.wheels, "alpha", "1.0", files={"alpha.py": body})
+    path = bench.write(more='[check]\nimports = ["torch", "alpha"]')
+    bench.build(path)
+    assert not bench.build(path).is_new
+
+
 def test_equal_builds_have_equal_trees(bench: Bench, tmp_path: Path) -> None:
     first = bench.build(bench.write())
     other_home = Bench(tmp_path / "other")

@@ -127,6 +127,13 @@ error: Failed to install: torch-2.10.0-py3-none-any.whl (torch==2.10.0)
             ["certificate"],
             id="tls",
         ),
+        pytest.param(
+            "error: Failed to install: a-1-py3-none-any.whl (a==1)\n  cause: Wheel version does "
+            "not match filename (2 != 1), which indicates a malformed wheel.",
+            ExitCode.INTEGRITY,
+            ["a==1", "does not match filename"],
+            id="malformed",
+        ),
         pytest.param("error: Quota exceeded", ExitCode.SPACE, ["Quota"], id="quota"),
         pytest.param("thread 'main' panicked", ExitCode.INTERNAL, ["uv failed: th"], id="panic"),
         pytest.param("", ExitCode.INTERNAL, ["it said nothing"], id="silence"),

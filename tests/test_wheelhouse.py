@@ -274,6 +274,12 @@ def wheel_of(path: Path) -> Wheel:
         ),
         pytest.param({"share/x": "1"}, {"b-1.data/data/share/x": "2"}, None, id="not-the-same"),
         pytest.param(
+            {"x.py": "1"},
+            {"b-1.data/data/lib/python3.11/site-packages/x.py": "2"},
+            "x.py",
+            id="packages-as-data",
+        ),
+        pytest.param(
             {"a-1.dist-info/entry_points.txt": "[console_scripts]\nrun = a:main\n"},
             {"b-1.dist-info/entry_points.txt": "[console_scripts]\nrun=b:main\n"},
             "bin/run",
@@ -308,6 +314,28 @@ def test_files_that_collide_are_told_from_those_that_do_not(
 def test_wheel_that_would_write_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     path = make_wheel(tmp_path, "a", "1", files={name: "x"})
     with pytest.raises(IntegrityError, match="wanted files inside"):
+        inspection.read(wheel_of(path), path)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_taken"),
+    [
+        ("a-1.data/data/pyvenv.cfg", True),
+        ("a-1.data/data/bin/activate", True),
+        ("a-1.data/scripts/activate.fish", True),
+        ("a-1.data/scripts/python3.11", True),
+        ("a-1.data/scripts/python-thing", False),
+        ("pyvenv.cfg", False),
+    ],
+)
+def test_wheel_that_would_overwrite_the_environment_itself_is_refused(
+    tmp_path: Path, name: str, *, is_taken: bool
+) -> None:
+    path = make_wheel(tmp_path, "a", "1", files={name: "x"})
+    if not is_taken:
+        assert len(inspection.read(wheel_of(path), path).files) == 4
+        return
+    with pytest.raises(IntegrityError, match="would overwrite"):
         inspection.read(wheel_of(path), path)
 
 
