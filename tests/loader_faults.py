@@ -153,6 +153,12 @@ def record_and_library_gone(machine: Machine) -> None:
     (next(machine.site.glob("nvidia_nccl*.dist-info")) / "RECORD").unlink()
 
 
+def dangling_conda_link(machine: Machine) -> None:
+    lost_conda_link(machine)
+    (machine.environment.prefix / "lib/libstdc++.so.6.0.34").unlink()
+    (machine.environment.prefix / "lib/libstdc++.so.6").symlink_to("libstdc++.so.6.0.34")
+
+
 def lost_conda_link(machine: Machine) -> None:
     prefix = machine.environment.prefix
     (prefix / "conda-meta").mkdir()
@@ -376,6 +382,15 @@ FAULTS: list[tuple[Callable[[Machine], None], Wanted]] = [
         system_library_gone,
         Wanted(
             "needed-library-not-found", "libstdc++.so.6", "install-system-package", owner="image"
+        ),
+    ),
+    (
+        dangling_conda_link,
+        Wanted(
+            "libstdcxx-too-old",
+            "lib/libstdc++.so.6",
+            "reinstall-package",
+            "--force-reinstall libstdcxx",
         ),
     ),
     (

@@ -25,6 +25,7 @@ _MANY = 4
 
 _PYTHON = re.compile(r"cp(\d)(\d+)$")
 _ABI_OF_ANY = re.compile(r"-(?:abi3|none)-")
+_ONE_PYTHON = re.compile(r"cp\d+-cp\d+")
 _MACHINE = re.compile(
     r"(?:manylinux|musllinux|linux)[a-z0-9_]*?_(x86_64|aarch64|i686|ppc64le|s390x|armv7l|riscv64)$"
 )
@@ -69,8 +70,8 @@ def package_for_another_python(
         if str(PurePath(dist.path).parent) in own
         and (why := _misfit(dist.tags, minor, host.machine))
     ]
-    if len(foreign) >= _MANY:
-        return _whole_environment(foreign, interpreter)
+    if _is_whole_environment(installed, [dist for dist, _ in foreign]):
+        return _whole_environment(foreign, interpreter, host.machine)
     if foreign:
         return tuple(_foreign(dist, why, interpreter, policy) for dist, why in foreign)
     any_python = {dist.name for dist in installed.distributions if _is_for_any_python(dist)}
@@ -113,6 +114,24 @@ def _fits(tag: str, minor: tuple[int, int], machine: str) -> bool:
     return built <= minor if abi in {"abi3", "none"} else built == minor
 
 
+def is_for_another_machine(tags: tuple[str, ...], machine: str) -> bool:
+    """Tell whether each of a wheel's tags names a machine, and none of them this one."""
+    found = [_MACHINE.search(tag) for tag in tags]
+    return bool(machine and found) and all(match and match[1] != machine for match in found)
+
+
+def _is_whole_environment(installed: DistributionsFact, foreign: list[Distribution]) -> bool:
+    """Tell whether not single packages are at fault, but where they were all copied from."""
+    if len(foreign) >= _MANY:
+        return True
+    bound = [dist for dist in installed.distributions if _is_for_one_python(dist)]
+    return len(foreign) > 1 and all(dist in foreign for dist in bound)
+
+
+def _is_for_one_python(dist: Distribution) -> bool:
+    return bool(dist.tags) and all(_ONE_PYTHON.match(tag) for tag in dist.tags)
+
+
 def _is_for_any_python(dist: Distribution) -> bool:
     """Tell whether no import looks for a wheel's modules by tag: they are loaded by their path.
 
@@ -141,20 +160,24 @@ def _foreign_extensions(
 
 
 def _whole_environment(
-    foreign: list[tuple[Distribution, str]], interpreter: InterpreterFact
+    foreign: list[tuple[Distribution, str]], interpreter: InterpreterFact, machine: str
 ) -> Problem:
-    tag, count = Counter(why.rpartition("-")[0] for _, why in foreign).most_common(1)[0]
+    if all(is_for_another_machine(dist.tags, machine) for dist, _ in foreign):
+        here, other, part = f"this machine ({machine})", "machine", 2
+    else:
+        here, other, part = f"this Python {interpreter.version}", "Python", 0
+    tag, count = Counter(why.rpartition("-")[part] for _, why in foreign).most_common(1)[0]
     return Problem(
         culprit=interpreter.prefix,
-        message=f"{len(foreign)} packages are not for this Python {interpreter.version}: "
+        message=f"{len(foreign)} packages are not for {here}: "
         f"{count} are built for {tag}, such as {foreign[0][0].name}",
         evidence=tuple(
-            Evidence(subject=dist.name, expected=f"Python {interpreter.version}", found=why)
+            Evidence(subject=dist.name, expected=here.removeprefix("this "), found=why)
             for dist, why in foreign[:_SHOWN]
         ),
         remedy=Remedy(
             kind="recreate-venv",
-            text="Make the environment anew: its packages were copied from one of another Python.",
+            text=f"Make the environment anew: its packages were copied from another {other}'s.",
             commands=("envdoctor build --profile cu128",),
         ),
     )

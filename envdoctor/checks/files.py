@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from envdoctor.check import check, problems
+from envdoctor.checks.abi import is_for_another_machine
 from envdoctor.collisions import Collision, find_collisions
 from envdoctor.facts import (
     DifferingFile,
@@ -66,11 +67,14 @@ def package_files_damaged(
         return Skipped("no package that matters has a RECORD")
     required = required_cuda_packages(installed, marker_environment(interpreter, host))
     collisions = find_collisions(records, installed, required)
-    damage = _Damage(objects, host.machine, collisions)
-    found = [
+    damage = _Damage(objects, host.machine, collisions, installed)
+    pairs = [(files, evidence) for files in records.distributions if (evidence := damage.of(files))]
+    lost = [pair for pair in pairs if _num_lost(pair[1])]
+    found = [_lost_together(lost, installed, policy)] if len(lost) > 1 else []
+    found += [
         _damaged(files, evidence, installed, policy)
-        for files in records.distributions
-        if (evidence := damage.of(files))
+        for files, evidence in pairs
+        if not found or not _num_lost(evidence)
     ]
     return problems(found, Ok(_intact(records)))
 
@@ -88,15 +92,25 @@ class _Damage:
         objects: Headers of shared objects.
         machine: What their code has to be for; empty if it is unknown.
         collisions: Packages that overwrote each other, of which another check tells.
+        installed: Packages; of those that were built for another machine another check tells.
     """
 
     def __init__(
-        self, objects: SharedObjectsFact, machine: str, collisions: Sequence[Collision]
+        self,
+        objects: SharedObjectsFact,
+        machine: str,
+        collisions: Sequence[Collision],
+        installed: DistributionsFact,
     ) -> None:
+        foreign = {
+            dist.name
+            for dist in installed.distributions
+            if is_for_another_machine(dist.tags, machine)
+        }
         self._broken = {
             item.path: (item.distribution, evidence)
             for item in objects.objects
-            if (evidence := _broken(item, machine))
+            if (evidence := _broken(item, "" if item.distribution in foreign else machine))
         }
         self._dropped = {collision.drop for collision in collisions}
         self._colliding = {name for item in collisions for name in item.shared.owners}
@@ -156,6 +170,37 @@ def _broken(item: SharedObject, machine: str) -> Evidence | None:
     return None
 
 
+def _num_lost(evidence: Sequence[Evidence]) -> int:
+    return sum(is_library(item.subject) and "missing" in item.found for item in evidence)
+
+
+def _lost_together(
+    lost: Sequence[tuple[DistributionFiles, list[Evidence]]],
+    installed: DistributionsFact,
+    policy: PolicyFact,
+) -> Problem:
+    """Tell of all packages that lost libraries at once: one deed took them, one command helps."""
+    pairs = [
+        (files.name, files.original_version or _installed_version(files, installed))
+        for files, _ in lost
+    ]
+    names = ", ".join(name for name, _ in pairs)
+    told = f"{len(lost)} packages have lost shared objects: {names}"
+    if any(library_stem(name) in _TWINS for name, _ in pairs):
+        told += "; uninstalling builds for another CUDA does this, both write the same paths"
+    command = reinstall(policy, pairs)
+    return Problem(
+        culprit=names,
+        message=told,
+        evidence=tuple(evidence[0] for _, evidence in lost),
+        remedy=Remedy(
+            kind="reinstall-package",
+            text="Reinstall them by force; without force they count as already satisfied.",
+            commands=(command,) if command else (),
+        ),
+    )
+
+
 def _damaged(
     files: DistributionFiles,
     evidence: list[Evidence],
@@ -166,7 +211,7 @@ def _damaged(
     first = evidence[0]
     more = f" and {num - 1} more" if (num := max(len(evidence), files.num_differing)) > 1 else ""
     told = f"{first.subject} is {first.found} (expected {first.expected}){more}"
-    lost = sum(is_library(item.subject) and "missing" in item.found for item in evidence)
+    lost = _num_lost(evidence)
     if lost > 1 and lost == files.num_libraries:
         told = f"all its {lost} shared objects are missing, {first.subject} first{more}"
     if lost and library_stem(files.name) in _TWINS:

@@ -50,12 +50,10 @@ def gpu_arch_not_in_build(nvidia: NvidiaFact, torch_build: TorchBuildFact) -> Ve
     listed = known_arch(torch_build)
     if not listed:
         return Skipped("the architecture list could not be found in libtorch_python.so")
-    found = [
-        _lacks_arch(gpu, torch_build, " ".join(listed))
-        for gpu in nvidia.gpus
-        if not runs(gpu, listed)
-    ]
-    return problems(found, Ok(f"every GPU's code is in {' '.join(listed)}"))
+    without = [gpu for gpu in nvidia.gpus if not runs(gpu, listed)]
+    if not without:
+        return Ok(f"every GPU's code is in {' '.join(listed)}")
+    return _lacks_arch(without, torch_build, " ".join(listed))
 
 
 def known_arch(torch_build: TorchBuildFact) -> tuple[str, ...]:
@@ -72,15 +70,24 @@ def known_arch(torch_build: TorchBuildFact) -> tuple[str, ...]:
     return official_arch(torch_build.cuda, tuple(map(int, match.groups())))
 
 
-def _lacks_arch(gpu: Gpu, torch_build: TorchBuildFact, listed: str) -> Problem:
-    arch = "sm_" + gpu.capability.replace(".", "")
+def _lacks_arch(gpus: list[Gpu], torch_build: TorchBuildFact, listed: str) -> Problem:
+    """Tell of all GPUs at once: they ask for another build, and one replaces it for all."""
+    arch = {f"sm_{gpu.capability.replace('.', '')}": gpu for gpu in reversed(gpus)}
+    told = ", ".join(f"GPU {gpu.index} ({gpu.name}) is {name}" for name, gpu in arch.items())
+    if more := len(gpus) - len(arch):
+        told += f" and {more} more like it"
     return Problem(
-        culprit=f"GPU {gpu.index}",
-        message=f"GPU {gpu.index} ({gpu.name}) is {arch}; torch {torch_build.version} has {listed}",
-        evidence=(Evidence(subject="architectures in torch", expected=arch, found=listed),),
+        culprit="torch",
+        message=f"{told}; torch {torch_build.version} has {listed}",
+        evidence=tuple(
+            Evidence(
+                subject=f"architectures in torch, for GPU {gpu.index}", expected=name, found=listed
+            )
+            for name, gpu in arch.items()
+        ),
         remedy=Remedy(
             kind="install-matching-wheel",
-            text=f"Take a torch built for {arch}.",
+            text=f"Take a torch built for {' and '.join(arch)}.",
             commands=("envdoctor build --profile cu128",) if torch_build.cuda != "12.8" else (),
         ),
     )

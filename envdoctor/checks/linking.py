@@ -90,6 +90,8 @@ def _newer_runtime(
     taken = next((item.found for item in loader.objects if item.path == lacking.provider), None)
     if private and lacking.name == _LIBSTDCXX and PurePath(private).name != _LIBSTDCXX:
         return _restore_link(private, loader.conda_libstdcxx)
+    if loader.lost_libstdcxx and lacking.name == _LIBSTDCXX:
+        return _restore_link(loader.lost_libstdcxx[0], loader.conda_libstdcxx)
     if taken and taken.source in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
         removal = removal_of([taken], variables)
         return removal.culprit, removal.owner, removal.remedy
@@ -100,10 +102,11 @@ def _newer_runtime(
 def _restore_link(private: str, packages: tuple[str, ...]) -> tuple[str, Owner, Remedy]:
     prefix = PurePath(private).parents[1]
     names = " ".join(packages or ("libstdcxx-ng",))
+    is_there = PurePath(private).name != _LIBSTDCXX
+    told = f"new enough but {_LIBSTDCXX} does not link to it" if is_there else "gone"
     remedy = Remedy(
         kind="reinstall-package",
-        text=f"{private} is new enough but {_LIBSTDCXX} does not link to it: reinstall {names}, "
-        "which restores the link.",
+        text=f"{private} is {told}: reinstall {names}, which restores the link.",
         commands=(f"conda install --prefix {shlex.quote(str(prefix))} --force-reinstall {names}",),
     )
     return f"{prefix}/lib/{_LIBSTDCXX}", "user", remedy

@@ -41,10 +41,14 @@ def torch_version_disagrees(
     """
     if not any(dist.name == "torch" for dist in installed.distributions):
         return _without_metadata(torch_build, installed, policy)
+    # A file that is not as RECORD lists it is told by the check of files.
+    told = {file.path for dist in records.distributions for file in dist.differing}
+    if f"{torch_build.path}/version.py" in told:
+        return Skipped("version.py is not as torch's RECORD lists it")
     evidence = _version_evidence(torch_build, installed, records)
     torch = installed.find("torch")
     if torch and torch.installer in {"pip", "uv"}:  # conda splits torch into packages
-        evidence = evidence or _build_evidence(torch_build, records)
+        evidence = evidence or _build_evidence(torch_build, told)
     if evidence is None:
         return Ok(f"metadata, code and libraries are of torch {torch_build.version}")
     version = torch_build.version or ""
@@ -109,14 +113,10 @@ def _same_build(stated: str, code: str) -> bool:
     return stated == code or ("+" not in stated and stated == public_version(code))
 
 
-def _build_evidence(torch_build: TorchBuildFact, records: RecordsFact) -> Evidence | None:
+def _build_evidence(torch_build: TorchBuildFact, told: set[str]) -> Evidence | None:
     library = f"{torch_build.path}/lib/libtorch_cuda.so"
     cuda = f"CUDA {torch_build.cuda}" if torch_build.cuda else "no CUDA"
     gpu_build = torch_build.cuda or torch_build.hip or torch_build.xpu
-    # A file that is not as RECORD lists it is told by the check of files.
-    told = {file.path for dist in records.distributions for file in dist.differing}
-    if f"{torch_build.path}/version.py" in told:
-        return None
     if torch_build.has_cuda_library and not gpu_build:
         return Evidence(subject=library, expected=cuda, found="code for CUDA")
     if torch_build.cuda and not torch_build.has_cuda_library and library not in told:

@@ -41,6 +41,7 @@ def required_package_missing(
 
     ## Why it matters
     `import torch` fails in the loader, naming a library but not the package that should bring it.
+    Of the packages `cuda-*` none holds a library that torch loads: they are a warning.
 
     ## Remedy
     Install the package at the version that torch pins.
@@ -65,8 +66,11 @@ def _missing(names: list[str], required: RequiredPackages, policy: PolicyFact) -
         told = f"{len(names)} of the {len(required)} CUDA packages that torch requires are not "
         told += f"installed: {', '.join(names)}"
     wanted = " ".join(_install_argument(required[name][0]) for name in names)
+    # cuda-toolkit holds no file, cuda-bindings is looked for in green contexts and CuTe templates
+    is_loaded = any(not name.startswith("cuda-") for name in names)
     return Problem(
         culprit=", ".join(names),
+        severity=Severity.ERROR if is_loaded else Severity.WARNING,
         message=told,
         evidence=tuple(
             Evidence(subject=name, expected=required[name][0].text, found="not installed")

@@ -141,6 +141,7 @@ class LoaderFact(Fact):
         private_libstdcxx: Files of the interpreter's own prefix that define what the loaded
             libstdc++ lacks.
         conda_libstdcxx: Names of the conda packages that bring libstdc++ to that prefix.
+        lost_libstdcxx: Paths below that prefix that should hold conda's libstdc++ and do not.
     """
 
     objects: tuple[LoadedObject, ...] = ()
@@ -153,6 +154,7 @@ class LoaderFact(Fact):
     runtimes: tuple[FoundLibrary, ...] = ()
     private_libstdcxx: tuple[str, ...] = ()
     conda_libstdcxx: tuple[str, ...] = ()
+    lost_libstdcxx: tuple[str, ...] = ()
 
     def paths_of(self, soname: str) -> tuple[str, ...]:
         """Return where the environment's packages ship a library."""

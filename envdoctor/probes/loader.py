@@ -70,6 +70,8 @@ def read_loader(subject: Subject, facts: FactSet) -> LoaderFact:
     shadowing = tuple(shadows(linker, dict(reversed(shipped)), sites))
     for shadow in shadowing:
         unmet += unmet_by_shadow(linker, files, shadow)
+    conda = tuple(_conda_libstdcxx(files, facts, unmet))
+    homes = dict.fromkeys(f"{prefix}/lib/{_LIBSTDCXX}" for prefix, _ in conda)
     return LoaderFact(
         objects=tuple(map(_as_fact, linker.objects)),
         shipped=shipped,
@@ -80,7 +82,8 @@ def read_loader(subject: Subject, facts: FactSet) -> LoaderFact:
         drivers=tuple(_drivers(linker)),
         runtimes=tuple(_runtimes(linker)),
         private_libstdcxx=tuple(_private_libstdcxx(files, facts, unmet)),
-        conda_libstdcxx=tuple(_conda_libstdcxx(files, facts, unmet)),
+        conda_libstdcxx=tuple(name for _, name in conda),
+        lost_libstdcxx=tuple(path for path in homes if files.at(path) is None),
     )
 
 
@@ -205,13 +208,15 @@ def _private_libstdcxx(
                 yield file.path
 
 
-def _conda_libstdcxx(files: LibraryFiles, facts: FactSet, unmet: Sequence[Unmet]) -> Iterator[str]:
-    """Yield the conda packages of libstdc++, by the records in `conda-meta`."""
+def _conda_libstdcxx(
+    files: LibraryFiles, facts: FactSet, unmet: Sequence[Unmet]
+) -> Iterator[tuple[str, str]]:
+    """Yield prefix and name of conda's packages of libstdc++, by the records in `conda-meta`."""
     is_lacking = any(item.name == _LIBSTDCXX for item in unmet)
     for prefix in _prefixes(facts) if is_lacking else ():
         for name in sorted(files.names(f"{prefix}/conda-meta")):
             if name.startswith("libstdcxx") and name.endswith(".json"):
-                yield name.rsplit("-", 2)[0]
+                yield prefix, name.rsplit("-", 2)[0]
 
 
 def _prefixes(facts: FactSet) -> Iterable[str]:

@@ -29,8 +29,11 @@ _ARCH = re.compile(rb"\0((?:sm|compute)_\d+[af]?(?: (?:sm|compute)_\d+[af]?)*)\0
 def read_torch_build(subject: Subject, facts: FactSet) -> TorchBuildFact:
     """Read `torch/version.py` as text and the architecture list out of libtorch_python.so."""
     del subject
-    folders = (Path(site) / "torch" for site in facts.need(InterpreterFact).site_packages)
-    folder = next((path for path in folders if is_folder(path)), None)
+    sites = facts.need(InterpreterFact).site_packages
+    folders = [path for site in sites if is_folder(path := Path(site) / "torch")]
+    # one without version.py is broken or something else of that name; the next may not be
+    whole = (path for path in folders if (path / "version.py").exists())
+    folder = next(whole, folders[0] if folders else None)
     if folder is None:
         return TorchBuildFact(path=None)
     try:

@@ -82,6 +82,32 @@ def test_packages_copied_from_another_python_are_one_finding() -> None:
     assert "5 packages" in found.message
 
 
+def test_packages_copied_from_another_machine_are_told_as_such() -> None:
+    tag = "py3-none-manylinux2014_aarch64"
+    (found,) = judge([wheel(name, tag) for name in ("torch", "triton", "nvidia-nccl-cu13")])
+    assert isinstance(found, Problem)
+    assert (found.culprit, found.remedy.kind) == ("/env", "recreate-venv")
+    assert "not for this machine (x86_64)" in found.message
+
+
+@pytest.mark.parametrize(
+    ("others", "culprits"),
+    [
+        pytest.param([], ["/env"], id="none-fits"),
+        pytest.param(
+            [wheel("numpy", "cp311-cp311-linux_x86_64")], ["torch", "triton"], id="another-fits"
+        ),
+    ],
+)
+def test_two_packages_are_an_environment_if_no_other_is_compiled(
+    others: list[Distribution], culprits: list[str]
+) -> None:
+    tag = "cp312-cp312-linux_x86_64"
+    pure = wheel("six", "py3-none-any")
+    found = judge([wheel("torch", tag), wheel("triton", tag), pure, *others])
+    assert [item.culprit for item in found if isinstance(item, Problem)] == culprits
+
+
 TORCH_312 = "/env/torch/_C.cpython-312-x86_64-linux-gnu.so"
 TORCH_311 = "/env/torch/_C.cpython-311-x86_64-linux-gnu.so"
 

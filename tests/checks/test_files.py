@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +130,18 @@ def test_damaged_library_is_named_with_its_owner(
     assert str(cuda_environment.prefix) in command
 
 
+def test_wheel_for_another_machine_is_told_once(cuda_environment: Environment) -> None:
+    shutil.rmtree(next(cuda_environment.site.glob("triton-*.dist-info")))
+    wheel = b"Wheel-Version: 1.0\nTag: cp311-cp311-manylinux_2_27_aarch64\n"
+    cuda_environment.install(
+        "triton",
+        "3.6.0",
+        {LIBTRITON: elf("libtriton.so", machine=183), "triton-3.6.0.dist-info/WHEEL": wheel},
+    )
+    ((check, problem),) = errors(cuda_environment)
+    assert (check, problem.culprit) == ("package-for-another-python", "triton")
+
+
 def test_fifo_in_place_of_a_library_is_a_finding_and_no_hang(cuda_environment: Environment) -> None:
     library = cuda_environment.site / CUDNN
     library.unlink()
@@ -188,6 +201,14 @@ def test_changed_version_file_is_found_without_deep(cuda_environment: Environmen
     assert problem.evidence[0].subject == str(path)
 
 
+def test_version_file_of_another_release_is_one_finding(cuda_environment: Environment) -> None:
+    """RECORD says what was installed: no second command may ask for what the file claims."""
+    path = cuda_environment.site / "torch/version.py"
+    path.write_text(path.read_text().replace("2.10.0", "2.9.99"))
+    ((check, problem),) = errors(cuda_environment)
+    assert (check, problem.culprit) == ("package-files-damaged", "torch")
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o600])
 @pytest.mark.parametrize(
     ("file", "owner"), [("torch/bin/torch_shm_manager", "torch"), (PTXAS, "triton")]
@@ -238,6 +259,21 @@ def test_lost_libraries_are_told_with_what_takes_them(cuda_environment: Environm
     ((_, problem),) = errors(cuda_environment)
     assert "all its 8 shared objects are missing" in problem.message
     assert "another CUDA" in problem.message
+
+
+def test_libraries_that_several_packages_lost_are_one_finding(
+    cuda_environment: Environment,
+) -> None:
+    for path in (CUDNN, *CUDNN_PARTS, NCCL):
+        (cuda_environment.site / path).unlink()
+    (cuda_environment.site / LIBTRITON).write_bytes(b"")
+    lost, emptied = errors(cuda_environment)
+    assert lost[1].culprit == "nvidia-cudnn-cu12, nvidia-nccl-cu12"
+    assert len(lost[1].evidence) == 2
+    (command,) = lost[1].remedy.commands
+    assert "nvidia-cudnn-cu12==" in command
+    assert "nvidia-nccl-cu12==" in command
+    assert emptied[1].culprit == "triton"
 
 
 def test_folder_without_permission_asks_for_it(cuda_environment: Environment) -> None:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 
 from envdoctor.checks import BUILTIN_CHECKS
-from envdoctor.facts import PolicyFact
+from envdoctor.facts import InterpreterFact, PolicyFact
 from envdoctor.probes import collect
 from envdoctor.probes.subject import Subject
+from envdoctor.probes.torch_build import read_torch_build
 from envdoctor.runner import run
 from envdoctor.verdict import Problem, Severity
 from tests.environments import Environment, make_cuda_environment, make_environment
@@ -89,6 +91,20 @@ def test_whole_environment_on_python_path_is_one_finding(
 def test_what_shadows_nothing(environment: Environment, tmp_path: Path, file: str) -> None:
     write(tmp_path / "shadow" / file)
     assert problems(environment, {"PYTHONPATH": str(tmp_path / "shadow")}) == []
+
+
+def test_folder_named_torch_is_not_taken_for_the_installed_one(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """Where both folders are of site-packages, as a fault case has it, the whole one counts."""
+    write(tmp_path / "checkout/torch/__init__.py")
+    policy = PolicyFact(expect_gpu=False)
+    facts = collect(Subject(prefix=environment.prefix, variables={}, policy=policy))
+    python = facts.need(InterpreterFact)
+    sites = (str(tmp_path / "checkout"), *python.site_packages)
+    facts = facts.having(dataclasses.replace(python, site_packages=sites))
+    subject = Subject(prefix=environment.prefix, variables={}, policy=policy)
+    assert read_torch_build(subject, facts).path == f"{environment.site}/torch"
 
 
 def test_same_folder_through_a_link_shadows_nothing(

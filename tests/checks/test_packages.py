@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from envdoctor.diagnose import diagnose
+from envdoctor.facts import Distribution, DistributionsFact
 from envdoctor.verdict import Problem, Severity
+from tests.checks.test_agreement import outcomes
 from tests.environments import CUDNN, NCCL, Environment, make_cuda_environment
 
 if TYPE_CHECKING:
@@ -39,6 +41,35 @@ def test_required_package_that_is_absent_is_named_with_its_pin(
     ((check, problem),) = errors(cuda_environment)
     assert (check, problem.culprit) == ("required-package-missing", "nvidia-nccl-cu12")
     assert problem.remedy.commands[0].endswith(" nvidia-nccl-cu12==2.27.5")
+
+
+@pytest.mark.parametrize(
+    ("absent", "severity"),
+    [
+        pytest.param({"cuda-bindings"}, Severity.WARNING, id="python-alone"),
+        pytest.param({"cuda-toolkit", "cuda-bindings"}, Severity.WARNING, id="no-file"),
+        pytest.param({"cuda-bindings", "nvidia-nccl-cu13"}, Severity.ERROR, id="with-a-library"),
+    ],
+)
+def test_absent_package_without_libraries_is_a_warning(
+    absent: set[str], severity: Severity
+) -> None:
+    pins = ("cuda-toolkit==13.0.2", "cuda-bindings<14,>=13.0.3", "nvidia-nccl-cu13==2.28.9")
+    torch = Distribution(
+        name="torch", version="2.11.0", path="/env/torch-2.11.0.dist-info", requires=pins
+    )
+    others = {"cuda-toolkit": "13.0.2", "cuda-bindings": "13.0.3", "nvidia-nccl-cu13": "2.28.9"}
+    dists = tuple(
+        Distribution(name=name, version=version, path=f"/env/{name}.dist-info")
+        for name, version in others.items()
+        if name not in absent
+    )
+    (found,) = outcomes(
+        "required-package-missing", DistributionsFact(distributions=(torch, *dists))
+    )
+    assert isinstance(found, Problem)
+    assert found.severity is severity
+    assert set(found.culprit.split(", ")) == absent
 
 
 def test_version_that_is_not_the_pin_is_named(tmp_path: Path) -> None:

@@ -197,6 +197,17 @@ def test_gpu_arch_not_in_build(capability: str, arch: tuple[str, ...], *, runs: 
     )
 
 
+def test_gpus_without_code_are_one_finding_about_torch() -> None:
+    gpus = [gpu("12.0"), gpu("9.0"), gpu("12.0"), gpu("7.0")]
+    build = TorchBuildFact(path="/t", version="2.10.0+cu126", cuda="12.6", arch=("sm_90",))
+    found = outcome("gpu-arch-not-in-build", build, machine("580.65.06", *gpus))
+    assert isinstance(found, Problem)
+    assert found.culprit == "torch"
+    assert "is sm_120" in found.message
+    assert "is sm_70" in found.message
+    assert "1 more like it" in found.message
+
+
 def test_broken_driver_hides_what_follows_from_it() -> None:
     """One root cause is one finding."""
     broken = machine(None, error="driver not loaded")
