@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from envdoctor.formats.printable import one_line
 from envdoctor.talk import Event, EventKind
 
 if TYPE_CHECKING:
@@ -41,19 +42,20 @@ class Progress:
         self._shown = clock()
 
     def __call__(self, event: Event, /) -> None:
-        """Show one event."""
+        """Show one event; what could drive the terminal is escaped: it may quote a file's name."""
+        text = one_line(event.text.strip() if event.kind is EventKind.TOOL else event.text)
         match event.kind:
             case EventKind.STAGE:
-                self._stage, self._since = f"{event.stage}: {event.text}", self._clock()
+                self._stage, self._since = f"{event.stage}: {text}", self._clock()
                 self._passing(f"... {self._stage}", keep=True)
             case EventKind.DONE:
-                self._lasting(f"ok  {event.stage}: {event.text} ({event.seconds or 0.0:.1f} s)")
+                self._lasting(f"ok  {event.stage}: {text} ({event.seconds or 0.0:.1f} s)")
             case EventKind.NOTE:
-                self._lasting(f"    {event.text}")
+                self._lasting(f"    {text}")
             case EventKind.TOOL:
                 elapsed = self._clock() - self._since
                 is_due = self._clock() - self._shown >= _QUIET_SECONDS
-                line = f"... {self._stage} ({elapsed:.0f} s)  {event.text.strip()}"
+                line = f"... {self._stage} ({elapsed:.0f} s)  {text}"
                 self._passing(line, keep=is_due)
 
     def _lasting(self, text: str) -> None:

@@ -56,6 +56,12 @@ def test_line_of_a_stage_is_rewritten_on_a_terminal() -> None:
     assert "(55 s)  55 of 65 MB" in stream.getvalue()
 
 
+def test_name_of_a_file_drives_no_terminal() -> None:
+    stream = io.StringIO()
+    Progress(stream)(Event(kind=EventKind.NOTE, stage="verify", text="stray a\x1b[2J\n.py\udcff"))
+    assert stream.getvalue() == "    stray a\\x1b[2J\\n.py\\xff\n"
+
+
 @pytest.mark.parametrize(
     ("kept", "came", "seconds", "expected"),
     [
