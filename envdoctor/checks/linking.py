@@ -12,6 +12,7 @@ from envdoctor.facts import (
     CompanionBuild,
     CompanionBuildsFact,
     DistributionsFact,
+    FoundLibrary,
     HostFact,
     InterpreterFact,
     LoaderFact,
@@ -88,6 +89,7 @@ def _newer_runtime(
 ) -> tuple[str, Owner, Remedy]:
     private = next(iter(loader.private_libstdcxx), None)
     taken = next((item.found for item in loader.objects if item.path == lacking.provider), None)
+    taken = taken or _on_library_path(lacking, variables)
     if private and lacking.name == _LIBSTDCXX and PurePath(private).name != _LIBSTDCXX:
         return _restore_link(private, loader.conda_libstdcxx)
     if loader.lost_libstdcxx and lacking.name == _LIBSTDCXX:
@@ -97,6 +99,17 @@ def _newer_runtime(
         return removal.culprit, removal.owner, removal.remedy
     text = f"Use an image whose {lacking.name} is newer, or a build of the package for this one."
     return lacking.provider, "image", Remedy(kind="install-system-package", text=text)
+
+
+def _on_library_path(lacking: Unmet, variables: VariablesFact) -> FoundLibrary | None:
+    """Return what is taken where torch itself does not load it, if LD_LIBRARY_PATH names it."""
+    source = "LD_LIBRARY_PATH"
+    folders = {folder.rstrip("/") for folder in (variables.get(source) or "").split(":")}
+    if str(PurePath(lacking.provider).parent) not in folders:
+        return None
+    return FoundLibrary(
+        name=lacking.name, path=lacking.provider, via="LD_LIBRARY_PATH", source=source
+    )
 
 
 def _restore_link(private: str, packages: tuple[str, ...]) -> tuple[str, Owner, Remedy]:
