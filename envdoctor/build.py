@@ -24,7 +24,7 @@ from envdoctor.shell import stoppable
 from envdoctor.stock import installed
 from envdoctor.store import Store
 from envdoctor.talk import Stages
-from envdoctor.verify import UnfitEnvironmentError, verify_files
+from envdoctor.verify import UnfitEnvironmentError, require_same_files, verify_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -214,7 +214,9 @@ def _build_new(
     with stages.stage("verify", "names, versions, every recorded file, checks"):
         report = verify_files(env, lock, job.profile, shop)
     with stages.stage("import", ", ".join(job.profile.check.imports)):
+        verified = manifest.scan(env)
         require_imports(env, job.profile, shop)
+        require_same_files(env, verified)
     with stages.stage("seal", "manifest, hashes of the whole"):
         sealed = manifest.make(env)
     generation = store.unused_generation(place, identity)

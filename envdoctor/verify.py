@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
+from envdoctor import manifest
 from envdoctor.diagnose import diagnose
 from envdoctor.errors import VerificationError
 from envdoctor.facts import Distribution, DistributionsFact, InterpreterFact
@@ -20,7 +21,7 @@ from envdoctor.probes.subject import Subject
 from envdoctor.verdict import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from envdoctor.facts import FactSet
     from envdoctor.profile import Profile
@@ -109,6 +110,29 @@ def require_owners(facts: FactSet, *, allowed: Collection[str] = ()) -> None:
         raise UnfitEnvironmentError(
             f"{len(strays)} files belong to no package: {listed(strays)}", reference="stray-files"
         )
+
+
+def require_same_files(env: Path, before: Mapping[str, os.stat_result]) -> None:
+    """Refuse an environment that lost or changed files; new ones are no matter.
+
+    Args:
+        env: Its folder.
+        before: State of its files when they were verified, by path below it.
+
+    Raises:
+        UnfitEnvironmentError: It has.
+    """
+    now = {path: _state(status) for path, status in manifest.scan(env).items()}
+    changed = [path for path, status in before.items() if now.get(path) != _state(status)]
+    if changed:
+        raise UnfitEnvironmentError(
+            f"its modules change the environment when they are imported: {listed(changed)}",
+            reference="imports-change-files",
+        )
+
+
+def _state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_mode, status.st_size, status.st_mtime_ns
 
 
 def ownerless(facts: FactSet) -> list[str]:

@@ -294,6 +294,16 @@ def test_wheel_of_another_variant_is_not_put_in_place(bench: Bench) -> None:
         pytest.param("import time; time.sleep(30)", "did not end within", id="hangs"),
         pytest.param("import json, sys; sys.modules['alpha'] = json", "from outside", id="foreign"),
         pytest.param("print('hello'); raise SystemExit(0)", "SystemExit", id="exits"),
+        pytest.param(
+            "import os, torch.part_3 as m; os.remove(m.__file__)",
+            "imported: .*t_3.py",
+            id="deletes",
+        ),
+        pytest.param(
+            "import torch.part_3 as m; open(m.__file__, 'a').write('#')",
+            "imported: .*part_3.py",
+            id="changes",
+        ),
     ],
 )
 def test_module_that_does_not_import_is_not_put_in_place(
