@@ -7,7 +7,6 @@ the embedding nor the head is among them.
 from __future__ import annotations
 
 import json
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,47 +29,6 @@ WEIGHTS_NAME = "model.safetensors"
 
 class CheckpointError(Exception):
     """A checkpoint does not hold what its format promises."""
-
-
-def save_checkpoint(
-    drafter: Drafter, folder: Path, *, bos_token_id: int | None, eos_token_id: int
-) -> None:
-    """Write a drafter alone, completely or not at all.
-
-    Args:
-        drafter: Its parameters are rounded to bfloat16 in the file.
-        folder: Replaced when it exists.
-        bos_token_id: The target's, for readers that ask.
-        eos_token_id: The target's end-of-turn token.
-
-    Raises:
-        CheckpointError: As `write_checkpoint`.
-    """
-    temporary = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    write_checkpoint(
-        temporary,
-        weights=serving_weights(drafter.state_dict()),
-        serving=serving_config(
-            drafter.config, bos_token_id=bos_token_id, eos_token_id=eos_token_id
-        ),
-    )
-    put_in_place(temporary, folder)
-
-
-def put_in_place(temporary: Path, folder: Path) -> None:
-    """Rename a finished folder to its final name.
-
-    A folder cannot be replaced in one step while it holds files, so the former one steps aside
-    first; between the two renames it is there under a name of its own.
-    """
-    former = folder.with_name(f".{folder.name}.former")
-    shutil.rmtree(former, ignore_errors=True)
-    if folder.exists():
-        folder.replace(former)
-    temporary.replace(folder)
-    shutil.rmtree(former, ignore_errors=True)
 
 
 def serving_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

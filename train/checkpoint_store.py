@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from train.checkpoint import CONFIG_NAME, WEIGHTS_NAME, write_checkpoint
+from train.durable import sync, write_whole
 from train.metrics import json_ready
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class CheckpointStore:
             shutil.rmtree(temporary, ignore_errors=True)  # half a checkpoint only takes space
             raise
         temporary.replace(self.path(snapshot.step))
-        _sync(self.folder)
+        sync(self.folder)
         for pointer in ("latest", *(("best",) if is_best else ())):
             self._point(pointer, snapshot.step)
         self._link(snapshot.step)
@@ -106,10 +106,7 @@ class CheckpointStore:
         return self.path(step).replace(aside)
 
     def _point(self, pointer: str, step: int) -> None:
-        temporary = self.folder / f".{pointer}.partial"
-        temporary.write_text(f"{self.path(step).name}\n", "utf-8")
-        _sync(temporary)
-        temporary.replace(self.folder / pointer)
+        write_whole(self.folder / pointer, f"{self.path(step).name}\n")
 
     def _link(self, step: int) -> None:
         """Let `checkpoint` beside the folder be the newest one, for whoever serves it."""
@@ -142,7 +139,7 @@ def _write_files(folder: Path, snapshot: Snapshot) -> None:
     sums = "".join(f"{_sha256(path)}  {path.name}\n" for path in _files(folder))
     (folder / SUMS_NAME).write_text(sums, "utf-8")
     for path in (*_files(folder), folder):
-        _sync(path)
+        sync(path)
 
 
 def _save_tensors(path: Path, value: Any) -> None:
@@ -167,12 +164,3 @@ def _files(folder: Path) -> Iterator[Path]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

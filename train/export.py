@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,11 @@ from train.checkpoint import (
     check_equal,
     check_tensors,
     load_checkpoint,
-    put_in_place,
     serving_config,
     serving_weights,
     write_checkpoint,
 )
+from train.durable import replacing
 from train.speculators_layout import speculators_config
 
 if TYPE_CHECKING:
@@ -60,14 +59,8 @@ def export(source: Source, out: Path, *, layout: str) -> None:
         CheckpointError: The files do not hold what the layout promises.
         OSError: They cannot be written.
     """
-    temporary = out.with_name(f".{out.name}.partial")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
-        LAYOUTS[layout](source, temporary)
-        put_in_place(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with replacing(out) as folder:
+        LAYOUTS[layout](source, folder)
 
 
 def write_zlab(source: Source, folder: Path) -> None:

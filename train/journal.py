@@ -106,13 +106,3 @@ class Journal:
         except OSError as error:
             # What was written before is whole; a line torn here is cut off at the next start.
             raise ConfigError([f"{self._path}: cannot be written: {error.strerror}"]) from error
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    temporary = path.with_name(path.name + ".partial")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

@@ -8,6 +8,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
+from train.durable import write_whole
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -35,9 +37,7 @@ def keep_steps(path: Path, *, last: int) -> None:
     if not path.exists():
         return
     kept = [line for line in path.read_bytes().splitlines() if _is_kept(line, last)]
-    temporary = path.with_name(f".{path.name}.partial")
-    temporary.write_bytes(b"".join(line + b"\n" for line in kept))
-    temporary.replace(path)
+    write_whole(path, b"".join(line + b"\n" for line in kept).decode())
 
 
 def _is_kept(line: bytes, last: int) -> bool:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from train.conversations import read_rows
 from train.dialogue import Answering, Dialogue
-from train.journal import Journal, write_whole
+from train.durable import write_whole
+from train.journal import Journal
 from train.pace import Pace
 from train.replies import ReplyWriter, Sampling
 from train.settings import ConfigError

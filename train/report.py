@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from train.curves import Curve, bars, chart
+from train.durable import write_whole
 from train.summary import acceptance_words
 
 if TYPE_CHECKING:
@@ -26,9 +27,7 @@ SHOWN_SLOTS = (0, 1, 3)
 def write_report(folder: RunFolder, summary: Mapping[str, Any]) -> None:
     """Write the report of what a run's metrics and summary say; never seen half written."""
     text = page(read_records(folder.metrics.read_bytes().splitlines()), summary)
-    temporary = folder.report.with_name(f".{folder.report.name}.partial")
-    temporary.write_text(text, "utf-8")
-    temporary.replace(folder.report)
+    write_whole(folder.report, text)
 
 
 def read_records(lines: Iterable[bytes]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from train.config import TrainConfig, to_builtins
+from train.durable import write_whole
 from train.metrics import json_ready
 from train.settings import ConfigError, problems_of
 
@@ -172,6 +173,4 @@ def readme(config: TrainConfig) -> str:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file that is never seen half written."""
-    temporary = path.with_name(f".{path.name}.partial")
-    temporary.write_text(json.dumps(json_ready(dict(value)), indent=2) + "\n", "utf-8")
-    temporary.replace(path)
+    write_whole(path, json.dumps(json_ready(dict(value)), indent=2) + "\n")

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from train.conversations import read_conversations
-from train.journal import Journal, write_whole
+from train.durable import write_whole
+from train.journal import Journal
 from train.looping import is_looping
 from train.near_duplicates import NearDuplicates, normalised
 from train.pace import Pace

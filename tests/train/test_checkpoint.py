@@ -7,17 +7,17 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.train.saved import save_checkpoint
 from train.checkpoint import (
     CheckpointError,
     check_tensors,
     drafter_config_from,
     load_checkpoint,
-    put_in_place,
-    save_checkpoint,
     serving_config,
 )
 from train.drafter import Drafter
 from train.drafter_config import DrafterConfig
+from train.durable import replacing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def _drafter() -> Drafter:
 
 
 def save(drafter: Drafter, folder: Path) -> None:
-    save_checkpoint(drafter, folder, bos_token_id=1, eos_token_id=2)
+    save_checkpoint(drafter, folder, eos_token_id=2)
 
 
 def test_files_have_the_names_of_the_format(drafter: Drafter, tmp_path: Path) -> None:
@@ -172,10 +172,9 @@ def test_leftovers_of_a_killed_save_do_not_matter(drafter: Drafter, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_put_in_place_moves_the_former_aside(tmp_path: Path) -> None:
-    for name in ("new", "old"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_text(name)
-    put_in_place(tmp_path / "new", tmp_path / "old")
+def test_new_folder_moves_the_former_aside(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        with replacing(tmp_path / "old") as folder:
+            (folder / "file").write_text(name)
     assert (tmp_path / "old" / "file").read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["old"]

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from train.journal import Journal, write_whole
+from train.durable import write_whole
+from train.journal import Journal
 from train.settings import ConfigError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tests.train.saved import save_checkpoint
 from tests.train.tiny_run import EOS, MASK, make_model, write_run
-from train.checkpoint import save_checkpoint
 from train.config import load_config
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
@@ -38,5 +38,5 @@ def write_trained_run(folder: Path, *, seed: int = 0) -> Path:
     if not run_file.exists():
         write_run(folder)
     run = RunFolder.create(load_config(run_file), folder / f"out-{seed}")
-    save_checkpoint(make_drafter(seed=seed), run.checkpoint, bos_token_id=1, eos_token_id=EOS)
+    save_checkpoint(make_drafter(seed=seed), run.checkpoint, eos_token_id=EOS)
     return run.path
