@@ -12,17 +12,14 @@ import msgspec
 
 from envdoctor import __version__, drift, manifest, receipt, store, uv
 from envdoctor import profile as profiles
-from envdoctor.build_lock import held
 from envdoctor.errors import EnvdoctorError
-from envdoctor.filesystem import enough_space
 from envdoctor.import_check import require_imports
 from envdoctor.install import require_room
 from envdoctor.locking import resolved
 from envdoctor.preparation import prepare, umask
 from envdoctor.receipt import Receipt, UvRecord
-from envdoctor.shell import stoppable
+from envdoctor.session import held_store
 from envdoctor.stock import installed
-from envdoctor.store import Store
 from envdoctor.talk import Stages
 from envdoctor.verify import UnfitEnvironmentError, require_same_files, verify_files
 
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
     from envdoctor.report import Report
     from envdoctor.resolve import Resolution
     from envdoctor.settings import Settings
+    from envdoctor.store import Store
     from envdoctor.talk import Talk
     from envdoctor.workshop import Workshop
 
@@ -103,16 +101,7 @@ def build(request: BuildRequest, *, settings: Settings, talk: Talk) -> Built:
         KeyboardInterrupt: The user stopped it; what was begun is gone.
     """
     stages = Stages(talk)
-    place = Store(settings.home, request.profile.name)
-    store.make_folders(place)
-    waiting = stages.note if request.wait else None
-    what = f"profile {request.profile.name}"
-    with (
-        stoppable(),
-        umask(0o022),
-        enough_space(place.home),
-        held(place.lock_file, what=what, waiting=waiting),
-    ):
+    with held_store(request, settings=settings, stages=stages) as place, umask(0o022):
         for name in store.clean(place):
             stages.note(f"threw away what an unfinished build left: {name}; its wheels are kept")
         try:

@@ -1,4 +1,4 @@
-"""Work on a profile that ends without a new environment: alone, logged, and tidied up after."""
+"""Work on a profile alone; where it ends without an environment, logged and tidied up after."""
 
 from __future__ import annotations
 
@@ -24,6 +24,26 @@ if TYPE_CHECKING:
 
 
 @contextmanager
+def held_store(request: BuildRequest, *, settings: Settings, stages: Stages) -> Iterator[Store]:
+    """Hold the lock of a profile, to be stopped by Ctrl-C and told of a full disk.
+
+    Raises:
+        BusyError: A build of the profile runs, and this is not to wait.
+        SpaceError: Its folders cannot be made.
+    """
+    place = Store(settings.home, request.profile.name)
+    store.make_folders(place)
+    waiting = stages.note if request.wait else None
+    what = f"profile {request.profile.name}"
+    with (
+        stoppable(),
+        enough_space(place.home),
+        held(place.lock_file, what=what, waiting=waiting),
+    ):
+        yield place
+
+
+@contextmanager
 def begun(
     request: BuildRequest, *, settings: Settings, talk: Talk
 ) -> Iterator[tuple[Workshop, BuildPlan]]:
@@ -34,15 +54,7 @@ def begun(
         EnvdoctorError: uv, a fitting Python, or something that the user named is missing.
     """
     stages = Stages(talk)
-    place = Store(settings.home, request.profile.name)
-    store.make_folders(place)
-    waiting = stages.note if request.wait else None
-    what = f"profile {request.profile.name}"
-    with (
-        stoppable(),
-        enough_space(place.home),
-        held(place.lock_file, what=what, waiting=waiting),
-    ):
+    with held_store(request, settings=settings, stages=stages) as place:
         store.clean(place)
         try:
             with store.new_log(place).open("w", encoding="utf-8") as log:

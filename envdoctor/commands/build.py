@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from envdoctor.commands.options import NoWaitOption, ProfileOption, profile_name
+from envdoctor.commands.options import (
+    NoWaitOption,
+    ProfileOption,
+    UvOption,
+    WheelsOption,
+    profile_name,
+)
 
 
 def build(
     *,
     profile: ProfileOption = "cpu",
-    wheels: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder of wheels to look into before any index; repeatable."),
-    ] = None,
+    wheels: WheelsOption = None,
     more: Annotated[
         list[str] | None,
         typer.Option(
@@ -28,7 +30,7 @@ def build(
         str | None,
         typer.Option(help="Python to build on: path, command or version; default: this one."),
     ] = None,
-    uv: Annotated[Path | None, typer.Option(help="uv binary to use.")] = None,
+    uv: UvOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Build anew what is already there and good.")
     ] = False,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from envdoctor.commands.options import NoWaitOption, ProfileOption, profile_name
+from envdoctor.commands.options import (
+    NoWaitOption,
+    ProfileOption,
+    UvOption,
+    WheelsOption,
+    profile_name,
+)
 
 
 def lock(
@@ -17,15 +22,12 @@ def lock(
         list[str] | None,
         typer.Option(help="Let only this package move, and keep all others; repeatable."),
     ] = None,
-    wheels: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder of wheels to look into before any index; repeatable."),
-    ] = None,
+    wheels: WheelsOption = None,
     python: Annotated[
         str | None,
         typer.Option(help="Python to lock for: path, command or version; default: this one."),
     ] = None,
-    uv: Annotated[Path | None, typer.Option(help="uv binary to use.")] = None,
+    uv: UvOption = None,
     no_wait: NoWaitOption = False,
 ) -> None:
     """Resolve a profile anew, write its lock beside it, and print what differs from before.

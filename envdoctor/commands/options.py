@@ -32,6 +32,11 @@ PythonOption = Annotated[
 ]
 PrefixOption = Annotated[Path | None, typer.Option(help="Look at the environment in this folder.")]
 
+WheelsOption = Annotated[
+    list[Path] | None,
+    typer.Option(help="Folder of wheels to look into before any index; repeatable."),
+]
+UvOption = Annotated[Path | None, typer.Option(help="uv binary to use.")]
 NoWaitOption = Annotated[
     bool,
     typer.Option("--no-wait", help="End with 8 where another build of the profile runs."),

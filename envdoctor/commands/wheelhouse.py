@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envdoctor.commands.options import NoWaitOption, profile_name
+from envdoctor.commands.options import NoWaitOption, UvOption, WheelsOption, profile_name
 
 wheelhouse = typer.Typer(
     help="List and prune the wheels that were fetched; carry them to other machines.",
@@ -64,15 +64,12 @@ def export(
     ],
     target: Annotated[Path, typer.Argument(help="A file ending in .tar, or a folder.")],
     *,
-    wheels: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder of wheels to look into before any index; repeatable."),
-    ] = None,
+    wheels: WheelsOption = None,
     python: Annotated[
         str | None,
         typer.Option(help="Python to export for: path, command or version; default: this one."),
     ] = None,
-    uv: Annotated[Path | None, typer.Option(help="uv binary to use.")] = None,
+    uv: UvOption = None,
     locked: Annotated[
         bool, typer.Option("--locked", help="Take nothing but what the profile's lock names.")
     ] = False,
