@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from envdoctor.sbom import cyclonedx
 from envdoctor.talk import silent
 from envdoctor.train_request import TrainRequest
 from envdoctor.verify import UnfitEnvironmentError
-from tests.workbench import ROOT, Bench
+from tests.workbench import Bench, envdoctor
 
 if TYPE_CHECKING:
     from envdoctor.receipt import Receipt
@@ -57,18 +56,6 @@ def taken(bench: Bench, wanted: str | None = None) -> Receipt:
         asked=wanted or "",
     )
     return adopt(request, settings=bench.settings, talk=silent)
-
-
-def envdoctor(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "envdoctor", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "ENVDOCTOR_HOME": str(bench.home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
 
 
 def test_whole_environment_is_sealed_where_it_is(bench: Bench) -> None:

@@ -17,7 +17,7 @@ from envdoctor.errors import BusyError, ExitCode, UsageError, VerificationError
 from envdoctor.store import Store
 from envdoctor.talk import silent
 from envdoctor.verify import UnfitEnvironmentError
-from tests.workbench import ROOT, Bench, with_own_mounts
+from tests.workbench import ROOT, Bench, envdoctor, with_own_mounts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,18 +30,6 @@ def bench(tmp_path: Path) -> Bench:
 
 def place_of(bench: Bench) -> Store:
     return Store(bench.home, "tiny")
-
-
-def envdoctor(bench: Bench, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "envdoctor", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "ENVDOCTOR_HOME": str(bench.home), **more},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
 
 
 def test_rollback_flips_to_the_previous_and_back(bench: Bench) -> None:

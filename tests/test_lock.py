@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -22,7 +21,7 @@ from envdoctor.pylock import Lock, Wheel
 from envdoctor.relock import Relocked, relock
 from envdoctor.resources import bundled
 from tests.tiny_wheels import make_index, make_torch, make_wheel
-from tests.workbench import ROOT, Bench
+from tests.workbench import Bench, envdoctor
 
 SHA = "a" * 64
 HEADER = lockfile.Header(profile="p", profile_sha256=SHA, python="cp311", platform="linux_x86_64")
@@ -268,18 +267,6 @@ def test_lock_laid_into_its_folder_of_wheels_serves_other_installers(bench: Benc
         argv = [str(binary), *words, "--offline", "--no-config", "--cache-dir", str(env) + "-cache"]
         subprocess.run(argv, check=True, capture_output=True)
     assert list(env.glob("lib/python*/site-packages/torch-9.9.0+cpu.dist-info"))
-
-
-def envdoctor(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "envdoctor", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "ENVDOCTOR_HOME": str(bench.home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
 
 
 def test_command_line_prints_what_differs_and_refuses_a_stale_lock(bench: Bench) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +11,7 @@ import pytest
 from envdoctor import profile, receipt, sbom
 from envdoctor.errors import ExitCode, UsageError
 from tests.tiny_wheels import make_wheel
-from tests.workbench import ROOT, Bench
+from tests.workbench import Bench, envdoctor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,18 +20,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-def envdoctor(bench: Bench, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "envdoctor", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "ENVDOCTOR_HOME": str(bench.home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
 
 
 def test_bill_of_materials_says_what_the_receipt_says(bench: Bench) -> None:

@@ -145,6 +145,19 @@ forbid = ["vllm*"]
         return [str(path) for path in [*found, *self.envs.glob(".*.tmp")]]
 
 
+def envdoctor(bench: Bench, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line with the bench's home; `more` are variables."""
+    return subprocess.run(
+        [sys.executable, "-m", "envdoctor", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "ENVDOCTOR_HOME": str(bench.home), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
 def wait_for(process: subprocess.Popen[str], start: str) -> None:
     """Read what a started build says until a line begins so."""
     assert process.stdout is not None
