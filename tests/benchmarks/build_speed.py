@@ -84,7 +84,12 @@ class Bench:
         no_imports = msgspec.structs.replace(wanted.check, imports=())
         section = msgspec.structs.replace(wanted.build, link_mode=link_mode)
         return build.BuildRequest(
-            profile=msgspec.structs.replace(wanted, build=section, check=no_imports),
+            profile=msgspec.structs.replace(
+                wanted,
+                build=section,
+                check=no_imports,
+                libraries=profile.LibrariesSection(),  # they load once torch is imported
+            ),
             locks=locking.folder_of(self.name),
             force=True,
         )
