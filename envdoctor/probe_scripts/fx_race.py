@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 NUM_WORKERS = 3
 COLD_LENGTHS = (256, 384)
-PATIENCE_SECONDS = 60.0
+STILL_SECONDS = 30.0
+"""Threads that use no CPU for so long wait for each other; a slow machine only takes longer."""
+PATIENCE_SECONDS = 240.0
 
 
 def say(text: str) -> None:
@@ -180,6 +182,18 @@ SCENARIOS: dict[str, tuple[Callable[[], Worker], ...]] = {
 """What makes the workers of each scenario, ready to start."""
 
 
+def wait_for(threads: list[threading.Thread], *, still_seconds: float = STILL_SECONDS) -> None:
+    """Wait until all have ended, or until this process has stood still for too long."""
+    limit = time.monotonic() + PATIENCE_SECONDS
+    used, moved = time.process_time(), time.monotonic()
+    while any(thread.is_alive() for thread in threads) and time.monotonic() < limit:
+        next(thread for thread in threads if thread.is_alive()).join(0.5)
+        if time.process_time() > used + still_seconds / 50:
+            used, moved = time.process_time(), time.monotonic()
+        elif time.monotonic() > moved + still_seconds:
+            return
+
+
 def in_threads(name: str, seconds: float, *, with_lock: bool) -> list[dict[str, Any] | None]:
     """Run a scenario in threads of this process; None for each that did not end."""
     lock: Any = threading.Lock() if with_lock else contextlib.nullcontext()
@@ -191,9 +205,7 @@ def in_threads(name: str, seconds: float, *, with_lock: bool) -> list[dict[str, 
     ]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + seconds + PATIENCE_SECONDS
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
+    wait_for(threads)
     if any(thread.is_alive() for thread in threads):
         faulthandler.dump_traceback()
     pairs = zip(workers, threads)  # noqa: B905  Python 3.9

@@ -68,6 +68,42 @@ def test_first_backward_pass_fails_calls_in_other_threads(tmp_path: Path) -> Non
     assert bool(case["num_failed"]) is IS_AFFECTED
 
 
+_WAITING = """
+import threading, time
+from envdoctor.probe_scripts.fx_race import wait_for
+
+def hold(first, second):
+    with first:
+        time.sleep(0.5)
+        with second:
+            pass
+
+def compute():
+    until = time.monotonic() + 4
+    while time.monotonic() < until:
+        pass
+
+a, b = threading.Lock(), threading.Lock()
+ACTIONS = {"deadlock": [(hold, (a, b)), (hold, (b, a))], "work": [(compute, ())]}
+threads = [threading.Thread(target=f, args=x, daemon=True) for f, x in ACTIONS[NAME]]
+for one in threads:
+    one.start()
+wait_for(threads, still_seconds=2)
+print(sum(one.is_alive() for one in threads))
+"""
+
+
+@pytest.mark.parametrize(("name", "num_hung"), [("deadlock", 2), ("work", 0)])
+def test_who_computes_is_waited_for_and_who_stands_still_is_not(name: str, num_hung: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"NAME = {name!r}\n{_WAITING}"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert int(done.stdout) == num_hung
+
+
 @pytest.mark.parametrize(
     ("probing", "imported", "status", "reason"),
     [
