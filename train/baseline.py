@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from train.config import to_builtins
-from train.decode import Decoding  # noqa: TC001  read when a file is decoded
 from train.machine import device_name
+from train.measure import Measured  # noqa: TC001  read when a file is decoded
 from train.run_folder import write_json
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class Baseline:
 
     key: str
     held_out: dict[str, Any]
-    plain: list[Decoding]
-    untrained: list[Decoding]
+    plain: Measured
+    untrained: Measured
 
 
 def measure_once(

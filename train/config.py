@@ -66,6 +66,11 @@ class EvalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Held-out prompts that are decoded."""
     max_new_tokens: PositiveInt = 256
     """Tokens decoded per prompt."""
+    batch: PositiveInt = 32
+    """Prompts that are decoded side by side, which does not change what is accepted."""
+    timed_prompts: Annotated[int, msgspec.Meta(ge=0)] = 4
+    """The first so many prompts are decoded once more before and after the training, one at a time,
+    for the speed; 0 measures none."""
     every_steps: Annotated[int, msgspec.Meta(ge=0)] = 500
     """Optimizer steps between evaluations during the training, which find the best checkpoint; 0
     measures before and after only."""

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING
 import torch
 
 from train.draft_tree import DraftTree, Round
-from train.drafting import Alone, Chain
 from train.reader import Reader
 from train.sampling import Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from train.drafter import Drafter
     from train.drafting import Strategy
     from train.frozen_target import FrozenTarget
 
-__all__ = ["Decoder", "Decoding", "Limits", "Round", "decode", "decode_blocks", "decode_plain"]
+__all__ = ["Decoder", "Decoding", "Limits", "Round", "decode"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,10 @@ class _Text:
             len(self.tokens) >= self.limits.max_new_tokens
             or self.tokens[-1] in self.limits.stop_ids
         )
+
+    @property
+    def share_done(self) -> float:
+        return 1.0 if self.is_done else len(self.tokens) / self.limits.max_new_tokens
 
     def follow(self, tree: DraftTree, wanted: list[int]) -> tuple[list[int], list[int]]:
         """Take what the target wants; return the nodes that it has read, and the new tokens."""
@@ -132,6 +134,11 @@ class Decoder:
         """How many answers have ended."""
         return sum(text.is_done for text in self._texts)
 
+    @property
+    def share_done(self) -> float:
+        """Share of the tokens decoded that there are at most; an answer that has ended is whole."""
+        return sum(text.share_done for text in self._texts) / len(self._texts)
+
     @torch.no_grad()
     def step(self) -> list[list[int]]:
         """Propose and verify once; return the new tokens of each text."""
@@ -182,28 +189,3 @@ def decode(
     while not decoder.is_done:
         decoder.step()
     return decoder.decodings()
-
-
-def decode_plain(
-    target: FrozenTarget,
-    prompt_ids: Sequence[int],
-    *,
-    max_new_tokens: int,
-    stop_ids: Collection[int],
-) -> Decoding:
-    """Decode one prompt greedily with the target alone."""
-    limits = Limits(max_new_tokens, stop_ids)
-    return decode(target, [prompt_ids], strategy=Alone(), limits=limits)[0]
-
-
-def decode_blocks(
-    target: FrozenTarget,
-    drafter: Drafter,
-    prompt_ids: Sequence[int],
-    *,
-    max_new_tokens: int,
-    stop_ids: Collection[int],
-) -> Decoding:
-    """Decode one prompt greedily: the drafter proposes a chain, the target verifies it at once."""
-    limits = Limits(max_new_tokens, stop_ids)
-    return decode(target, [prompt_ids], strategy=Chain(drafter), limits=limits)[0]

@@ -43,7 +43,7 @@ def first_divergence(
     Args:
         target: The target.
         prompt_ids: The prompt of both.
-        plain: New tokens of `decode_plain`.
+        plain: New tokens of the target alone.
         other: New tokens of the decoding in question, under the same limits.
     """
     if list(plain) == list(other):

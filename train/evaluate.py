@@ -17,12 +17,13 @@ from train.acceptance import (
 )
 from train.course import Pair
 from train.data import collate, epoch_batches
-from train.decode import Limits, decode, decode_blocks, decode_plain
 from train.drafting import Alone, Chain
 from train.features import FeatureStore
 from train.loop import objective_of
+from train.measure import Meter, Terms
 from train.objective import draft_loss
 from train.slot_weights import DecayedWeights
+from train.trained import Prompt
 from train.windows import rows_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from train.drafter import Drafter
     from train.drafting import Strategy
     from train.loss import LossSums
+    from train.measure import Measured
     from train.progress import Progress
     from train.target import Target
 
@@ -59,7 +61,7 @@ class Evaluation:
         self.config = config
         self._target = target
         self._samples = samples
-        self._prompts = prompts
+        self._prompts = [Prompt(str(i), list(ids)) for i, ids in enumerate(prompts, start=1)]
         self._plain_few: list[Decoding] | None = None
         # Kept between calls within the run's own budget; the training has not begun to use it.
         self._store = FeatureStore(target, budget_bytes=config.train.cache_features_bytes)
@@ -81,52 +83,39 @@ class Evaluation:
             "estimated_acceptance_length": sums.acceptance_length,
         }
 
-    def decode_few(self, drafter: Drafter) -> list[Decoding]:
-        """Decode the first `eval.decode_prompts` prompts side by side, greedily."""
-        return self._few(Chain(drafter))
+    def decode_few(self, drafter: Drafter, *, progress: Progress) -> list[Decoding]:
+        """Decode the first `eval.decode_prompts` prompts, greedily."""
+        return self._few(Chain(drafter), progress=progress, name="drafter in training")
 
-    def plain_few(self) -> list[Decoding]:
+    def plain_few(self, *, progress: Progress) -> list[Decoding]:
         """Return what the target alone says to those prompts; decoded once."""
         if self._plain_few is None:
-            self._plain_few = self._few(Alone())
+            self._plain_few = self._few(Alone(), progress=progress, name="target alone")
         return self._plain_few
 
-    def _few(self, strategy: Strategy) -> list[Decoding]:
+    def _few(self, strategy: Strategy, *, progress: Progress, name: str) -> list[Decoding]:
         prompts = self._prompts[: self.config.eval.decode_prompts]
-        if not prompts:
-            return []
-        limits = Limits(self.config.eval.max_new_tokens, {self._target.eos_id})
+        meter = self._meter(prompts, num_timed=0, progress=progress)
         with computing_in(self._target, self.config.eval.dtype):
-            return decode(self._target, prompts, strategy=strategy, limits=limits)
+            return meter.measure(strategy, name=name).answers
 
-    def decode(self, drafter: Drafter | None, *, progress: Progress, name: str) -> list[Decoding]:
-        """Decode every prompt alone, greedily.
+    def decode(self, drafter: Drafter | None, *, progress: Progress, name: str) -> Measured:
+        """Decode all prompts greedily side by side, and the first again for the speed.
 
         Args:
             drafter: Proposes; None decodes with the target alone.
             progress: Told how far it is.
             name: What is decoded, for the progress line.
         """
-        max_new_tokens = self.config.eval.max_new_tokens
-        stop_ids = {self._target.eos_id}
-        decodings = []
+        num_timed = self.config.eval.timed_prompts
+        meter = self._meter(self._prompts, num_timed=num_timed, progress=progress)
+        strategy = Alone() if drafter is None else Chain(drafter)
         with computing_in(self._target, self.config.eval.dtype):
-            for prompt in self._prompts:
-                if drafter is None:
-                    decoding = decode_plain(
-                        self._target, prompt, max_new_tokens=max_new_tokens, stop_ids=stop_ids
-                    )
-                else:
-                    decoding = decode_blocks(
-                        self._target,
-                        drafter,
-                        prompt,
-                        max_new_tokens=max_new_tokens,
-                        stop_ids=stop_ids,
-                    )
-                decodings.append(decoding)
-                progress.update(f"{name}: {len(decodings)}/{len(self._prompts)} prompts decoded")
-        return decodings
+            return meter.measure(strategy, name=name)
+
+    def _meter(self, prompts: Sequence[Prompt], *, num_timed: int, progress: Progress) -> Meter:
+        terms = Terms(self.config.eval.max_new_tokens, self.config.eval.batch, num_timed)
+        return Meter(self._target, prompts, terms=terms, progress=progress)
 
 
 @contextmanager
@@ -155,13 +144,12 @@ def _convert_weights(target: Target, dtype: torch.dtype) -> None:
 
 
 def compare(
-    plain: Sequence[Decoding],
-    *,
-    untrained: Sequence[Decoding],
-    trained: Sequence[Decoding],
-    block_size: int,
+    plain: Measured, *, untrained: Measured, trained: Measured, block_size: int
 ) -> dict[str, Any]:
     """Return the decoding part of a run's summary.
+
+    Acceptance and losslessness are those of all prompts, decoded side by side; speeds are those of
+    the first `num_timed_prompts`, decoded one at a time, and nan where there are none.
 
     Args:
         plain: The target alone.
@@ -169,23 +157,24 @@ def compare(
         trained: With the drafter that was saved; same prompts in the same order.
         block_size: Slots per block.
     """
-    before = Acceptance.of(untrained, block_size=block_size)
-    after = Acceptance.of(trained, block_size=block_size)
-    plain_speed, trained_speed = tokens_per_second(plain), tokens_per_second(trained)
+    before = Acceptance.of(untrained.answers, block_size=block_size)
+    after = Acceptance.of(trained.answers, block_size=block_size)
+    speeds = {
+        "plain": tokens_per_second(plain.timed),
+        "untrained": tokens_per_second(untrained.timed),
+        "trained": tokens_per_second(trained.timed),
+    }
     return {
-        "lossless": is_lossless(untrained, plain) and is_lossless(trained, plain),
-        "num_prompts": len(plain),
-        "num_tokens": sum(len(one.tokens) for one in plain),
+        "lossless": all(is_lossless(one.answers, plain.answers) for one in (untrained, trained)),
+        "num_prompts": len(plain.answers),
+        "num_tokens": sum(len(one.tokens) for one in plain.answers),
         "block_size": block_size,
         "untrained": asdict(before),
         "trained": asdict(after),
         "standard_errors_above_untrained": standard_errors_above(after, before),
-        "tokens_per_second": {
-            "plain": plain_speed,
-            "untrained": tokens_per_second(untrained),
-            "trained": trained_speed,
-        },
-        "speed_up": trained_speed / plain_speed,
+        "num_timed_prompts": len(plain.timed),
+        "tokens_per_second": speeds,
+        "speed_up": speeds["trained"] / speeds["plain"],
     }
 
 

@@ -78,7 +78,7 @@ class LoopEvaluation:
             "accuracy": held_out["accuracy"],
             "estimated_acceptance_length": held_out["estimated_acceptance_length"],
         }
-        answers = evaluation.decode_few(self._drafter)
+        answers = evaluation.decode_few(self._drafter, progress=self._progress)
         if not answers:
             return figures
         acceptance = Acceptance.of(answers, block_size=self._drafter.config.block_size)
@@ -88,7 +88,7 @@ class LoopEvaluation:
             "acceptance_length_pooled": acceptance.pooled,
             "per_position": acceptance.per_position,
             "num_prompts": acceptance.num_prompts,
-            "lossless": is_lossless(answers, evaluation.plain_few()),
+            "lossless": is_lossless(answers, evaluation.plain_few(progress=self._progress)),
         }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from train.acceptance import Acceptance, tokens_per_second
-from train.decode import Decoder, Limits
+from train.decode import Decoder, Decoding, Limits
 from train.divergence import first_divergence
 from train.drafting import Alone
 from train.looping import is_looping
@@ -23,7 +23,6 @@ from train.sampling import Sampler
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from train.decode import Decoding
     from train.drafting import Strategy
     from train.progress import Progress
     from train.target import Target
@@ -65,12 +64,33 @@ class Measured:
     timed: list[Decoding]
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Prompts that are decoded at once, for the progress line.
+
+    Attributes:
+        name: What is decoded.
+        first: Prompts before them.
+        total: Prompts in all.
+    """
+
+    name: str
+    first: int
+    total: int
+
+    def words(self, decoder: Decoder, num_prompts: int) -> str:
+        """Tell how far all prompts are."""
+        share = (self.first + num_prompts * decoder.share_done) / self.total
+        num_done = self.first + decoder.num_done
+        return f"{self.name}: {share:.0%}, {num_done} of {self.total} prompts answered"
+
+
 class Meter:
     """Decodes the same prompts with one strategy after the other.
 
     Args:
         target: The target, in the dtype to compute in.
-        prompts: At least one.
+        prompts: What to answer.
         terms: How to measure.
         progress: Told how far it is.
     """
@@ -90,16 +110,18 @@ class Meter:
         batch = self.terms.batch
         answers: list[Decoding] = []
         for first in range(0, len(ids), batch):
-            answers += self._decode(ids[first : first + batch], strategy, name=name, done=first)
+            part = _Part(name, first, len(ids))
+            answers += self._decode(ids[first : first + batch], strategy, part=part)
         # The first decoding of a kind loads kernels and grows memory: not timed.
         timed = ids[: self.terms.num_timed]
         if timed:
             few = Limits(min(_WARM_UP_TOKENS, self.terms.max_new_tokens), self._limits.stop_ids)
-            self._decode(timed[:1], strategy, name=f"{name}, warming up", done=0, limits=few)
-        alone = [
-            self._decode([one], strategy, name=f"{name}, one at a time", done=index)[0]
-            for index, one in enumerate(timed)
-        ]
+            part = _Part(f"{name}, warming up", 0, 1)
+            self._decode(timed[:1], strategy, part=part, limits=few)
+        alone: list[Decoding] = []
+        for index, one in enumerate(timed):
+            part = _Part(f"{name}, one at a time", index, len(timed))
+            alone += self._decode([one], strategy, part=part)
         return Measured(answers, alone)
 
     def divergences(self, measured: Measured, plain: Measured) -> list[dict[str, Any]]:
@@ -123,12 +145,11 @@ class Meter:
         ids: list[list[int]],
         strategy: Strategy,
         *,
-        name: str,
-        done: int,
+        part: _Part,
         limits: Limits | None = None,
     ) -> list[Decoding]:
         device = self.target.device
-        generator = torch.Generator(device).manual_seed(self.terms.seed + done)
+        generator = torch.Generator(device).manual_seed(self.terms.seed + part.first)
         decoder = Decoder(
             self.target,
             ids,
@@ -136,10 +157,9 @@ class Meter:
             limits=limits or self._limits,
             sampler=Sampler(self.terms.temperature, generator),
         )
-        total = len(self.prompts)
         while not decoder.is_done:
             decoder.step()
-            self._progress.update(f"{name}: {done + decoder.num_done} of {total} prompts")
+            self._progress.update(part.words(decoder, len(ids)))
         return decoder.decodings()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from train.curves import Curve, bars, chart
 from train.durable import write_whole
-from train.summary import acceptance_words
+from train.summary import acceptance_words, speed_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -94,6 +94,8 @@ def headline(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
             ),
             ("decoding equals plain decoding", "yes" if decoding["lossless"] else "NO"),
         ]
+        if decoding["num_timed_prompts"]:
+            rows.append(("speed-up", speed_words(decoding)))
     return rows
 
 

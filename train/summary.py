@@ -53,10 +53,12 @@ def closing_lines(summary: dict[str, Any], folder: RunFolder) -> list[str]:
         return [f"{stopped}; --resume {folder.path} goes on", *lines]
     before, after = held_out["before"]["loss"], held_out["after"]["loss"]
     trained = decoding["trained"]
+    speed_up = [speed_words(decoding)] if decoding["num_timed_prompts"] else []
     return [
         f"held-out loss {before:.3f} -> {after:.3f} nats",
         f"acceptance length {acceptance_words(decoding)}, {trained['num_prompts']} prompts",
         f"decoding {'equals' if decoding['lossless'] else 'DIFFERS FROM'} plain greedy decoding",
+        *speed_up,
         *lines,
     ]
 
@@ -79,3 +81,10 @@ def acceptance_words(decoding: dict[str, Any]) -> str:
         f" +- {trained['standard_error']:.3f}"
         f" ({decoding['standard_errors_above_untrained']:.1f} standard errors above untrained)"
     )
+
+
+def speed_words(decoding: dict[str, Any]) -> str:
+    """Return how fast decoding became, and on how many prompts that was timed."""
+    number = decoding["num_timed_prompts"]
+    prompts = "1 prompt" if number == 1 else f"{number} prompts, one at a time"
+    return f"{decoding['speed_up']:.2f} times as fast as the target alone, {prompts}"

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import torch
 
+from tests.train.one_text import decode_blocks, decode_plain
 from tests.train.tiny_run import MASK, conversation, make_model, make_tokenizer
 from train.acceptance import (
     Acceptance,
@@ -20,6 +22,7 @@ from train.decode import Decoding, Round
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.evaluate import Evaluation, compare, computing_in
+from train.measure import Measured
 from train.progress import Progress
 from train.target import Target
 
@@ -83,10 +86,26 @@ def test_lossless_needs_every_token_of_every_prompt() -> None:
 
 
 def test_compare_is_json_ready() -> None:
-    plain = [decoding([]), decoding([])]
+    plain = Measured([decoding([]), decoding([])], timed=[])
     found = compare(plain, untrained=plain, trained=plain, block_size=4)
     assert found["lossless"] is True
     assert found["untrained"]["num_prompts"] == 0
+    assert found["num_timed_prompts"] == 0
+    assert math.isnan(found["speed_up"])
+
+
+def test_compare_takes_speeds_from_prompts_decoded_alone() -> None:
+    answers = [decoding([1, 1], seconds=99.0), decoding([0], seconds=99.0)]
+    plain = Measured(answers, timed=[decoding([0, 0, 0, 0], seconds=4.0)])
+    trained = Measured(answers, timed=[decoding([1, 1], seconds=2.0)])
+    found = compare(plain, untrained=plain, trained=trained, block_size=4)
+    assert found["tokens_per_second"] == {"plain": 1.0, "untrained": 1.0, "trained": 2.0}
+    assert found["speed_up"] == 2.0
+    assert (found["num_prompts"], found["num_timed_prompts"]) == (2, 1)
+    # Untrained and trained answers must both be the target's own.
+    other = Measured([answers[0], decoding([1])], timed=[])
+    assert compare(plain, untrained=plain, trained=other, block_size=4)["lossless"] is False
+    assert compare(plain, untrained=other, trained=plain, block_size=4)["lossless"] is False
 
 
 CONFIG = TrainConfig(
@@ -133,16 +152,27 @@ def test_held_out_loss_repeats_exactly_and_ignores_the_seed(
     assert first["loss"] > 1.0
 
 
-def test_decoding_is_lossless_with_an_untrained_drafter(tiny: Target, drafter: Drafter) -> None:
-    prompts = [[1, 20, 21, 22], [1, 30, 31]]
-    evaluation = Evaluation(CONFIG, target=tiny, samples=[], prompts=prompts)
+@pytest.mark.parametrize("batch", [1, 2, 32])
+def test_decoding_is_lossless_with_an_untrained_drafter(
+    tiny: Target, drafter: Drafter, batch: int
+) -> None:
+    prompts = [[1, 20, 21, 22], [1, 30, 31], [1, 40]]
+    config = msgspec.structs.replace(
+        CONFIG, eval=msgspec.structs.replace(CONFIG.eval, batch=batch, timed_prompts=2)
+    )
+    evaluation = Evaluation(config, target=tiny, samples=[], prompts=prompts)
     progress = Progress(every_seconds=1e9)
     plain = evaluation.decode(None, progress=progress, name="plain")
     drafted = evaluation.decode(drafter, progress=progress, name="drafted")
-    assert is_lossless(drafted, plain)
-    assert all(len(one.tokens) == 7 for one in plain)
-    assert plain[0].acceptance_length == 1.0
-    assert drafted[0].rounds
+    limits: dict[str, Any] = {"max_new_tokens": 7, "stop_ids": {tiny.eos_id}}
+    alone = [decode_plain(tiny, prompt, **limits) for prompt in prompts]
+    for found in (plain, drafted):
+        assert is_lossless(found.answers, alone)
+        assert is_lossless(found.timed, alone[:2])
+    one_by_one = [decode_blocks(tiny, drafter, prompt, **limits) for prompt in prompts]
+    assert [one.rounds for one in drafted.answers] == [one.rounds for one in one_by_one]
+    assert all(len(one.tokens) == 7 for one in plain.answers)
+    assert plain.answers[0].acceptance_length == 1.0
 
 
 def test_computing_in_another_dtype_is_undone() -> None:

@@ -10,9 +10,9 @@ from torch.autograd import backward
 from torch.nn import functional
 
 from tests.train.conftest import MASK, keys
+from tests.train.one_text import decode_blocks, decode_plain
 from train.anchors import block_inputs, sample_anchors
 from train.attention import DenseMask
-from train.decode import decode_blocks, decode_plain
 from train.loss import draft_sums
 from train.objective import Objective, Rows, draft_loss, teacher_of
 from train.optimizer import build_optimizer, set_learning_rate

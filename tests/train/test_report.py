@@ -21,6 +21,8 @@ SUMMARY: dict[str, Any] = {
     "decoding": {
         "lossless": True,
         "standard_errors_above_untrained": 3.0,
+        "num_timed_prompts": 4,
+        "speed_up": 1.25,
         "untrained": {"mean": 1.05},
         "trained": {
             "mean": 1.75,
@@ -99,7 +101,7 @@ def test_curves_show_the_metrics() -> None:
     # the held-out loss; speed, rate.
     assert counts == [2, 3, 3, 3, 1, 1, 3, 3]
     assert sum(tag == "rect" for tag, _ in found.elements) == 4
-    for shown in ("4.250 nats", "1.050 -> 1.750 +- 0.050", "123", "9,000"):
+    for shown in ("4.250 nats", "1.050 -> 1.750 +- 0.050", "123", "9,000", "1.25 times"):
         assert shown in found.text
 
 

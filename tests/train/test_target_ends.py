@@ -11,11 +11,11 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers import logging as transformers_logging
 
 from tests.train.conftest import keys
+from tests.train.one_text import decode_blocks, decode_plain
 from tests.train.tiny_run import EOS, MASK, make_tokenizer
 from train.attention import DenseMask
 from train.config import TargetConfig
 from train.course import Pair
-from train.decode import decode_blocks, decode_plain
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.objective import Objective, Rows, draft_loss
