@@ -14,7 +14,7 @@ from envdoctor.errors import EnvdoctorError, ExitCode
 def main() -> None:
     """Run the command line."""
     # A check makes half a million objects and no cycles worth looking for.
-    gc.set_threshold(100_000)
+    gc.set_threshold(500_000)
     _ensure_output()
     try:
         from envdoctor.cli import app  # noqa: PLC0415  Ctrl-C during the import is handled as well

@@ -21,7 +21,7 @@ from envdoctor.probes.cache_files import (
     is_running,
     list_files,
 )
-from envdoctor.probes.cache_readings import Reading, read_entry
+from envdoctor.probes.cache_readings import Allowance, Reading, read_entry
 from envdoctor.value import keyword_value
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class _Reader:
         self._every = manner.deep or manner.every
         self._around = around
         self._stamps = stamps.load_all(home, root)
-        self._left = _PICKLE_BYTES
+        self._allowance = Allowance(_PICKLE_BYTES)
 
     def survey(self, listing: Listing | None, meter: _Meter) -> Survey:
         """Return what the cache holds; None stands for a cache that is not there."""
@@ -223,10 +223,7 @@ class _Reader:
             return _UNREAD
         if said and not self._every and any(_has_stat(entry, one) for one in said):
             return _UNREAD
-        search = self._deep or entry.kind != "graph" or self._left > 0
-        if entry.kind == "graph" and not self._deep:
-            self._left -= entry.size
-        return read_entry(self._root, entry, deep=self._deep, pickles=search)
+        return read_entry(self._root, entry, deep=self._deep, allowance=self._allowance)
 
     def _missing(
         self,

@@ -12,17 +12,19 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.probes.build_keys import compact
-from envdoctor.probes.elf import ElfError, open_elf
+from envdoctor.probes.elf import ElfError, read_headers, sections_end
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 MAX_BYTES = 512 * 1024**2
 """The largest file that is read whole."""
 
 _PROTO, _STOP = b"\x80", b"."
+_BLOCK, _NEAR, _ELF_HEADER = 32 * 1024, 4096, 64
 _TORCH, _SYSTEM = b"] torch_version: ", b"] system_info[hash]: "
-_DEVICE = re.compile(rb"\] system_info\[device\]: \{'name': '([^'\n]{1,120})'")
+_DEVICE = b"] system_info[device]: {'name': '"
+_NAME = re.compile(rb"([^'\n]{1,120})'")
 _KEY = re.compile(r"[a-z2-7]{51}")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _EM_CUDA, _ELFCLASS64 = 190, 2
@@ -60,25 +62,65 @@ class Saying(NamedTuple):
     children: Mapping[str, str] | None = None
 
 
+def open_regular(path: str) -> int:
+    """Open a file for reading, following no link and waiting for nobody; the caller closes it.
+
+    Raises:
+        OSError: It is missing, a link, or cannot be read.
+    """
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
 def read_whole(path: str, *, limit: int = MAX_BYTES) -> bytes:
     """Return a regular file's content; a link is not followed.
 
     Raises:
         OSError: It is missing, no regular file, too large, or cannot be read.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = open_regular(path)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
             raise OSError(0, "not a regular file, or too large")
-        parts = []
-        while part := os.read(descriptor, status.st_size + 1):
-            parts.append(part)
-            if sum(map(len, parts)) > limit:
+        content = os.read(descriptor, status.st_size + 1)
+        while len(content) > status.st_size and (part := os.read(descriptor, _BLOCK)):
+            content += part  # it grows while it is read
+            if len(content) > limit:
                 raise OSError(0, "too large")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return content
     finally:
         os.close(descriptor)
+
+
+def read_marks(descriptor: int, size: int, *, limit: int) -> bytes:
+    """Return as much of a pickle's beginning as holds what it says, and its last byte.
+
+    Torch writes the lines about itself and the system one after another, often near the beginning;
+    the system's hash is the last of them.
+
+    Args:
+        descriptor: Open for reading.
+        size: Of the file in bytes, at least 1.
+        limit: Bytes to read, about; 0 for the first and the last one alone.
+
+    Raises:
+        OSError: It cannot be read.
+
+    Source: torch/_inductor/codecache.py, `FxGraphHashDetails` and `CacheBase.get_system`, 2.11 to
+    2.15, read 2026-11-30.
+    """
+    content = os.pread(descriptor, min(_BLOCK, limit) or 1, 0)
+    while len(content) < min(size, limit) and not _is_told(content):
+        more = os.pread(descriptor, len(content), len(content))
+        if not more:
+            break
+        content += more
+    return content if len(content) >= size else content + os.pread(descriptor, 1, size - 1)
+
+
+def _is_told(content: bytes) -> bool:
+    at = content.find(_SYSTEM)
+    return 0 <= at <= len(content) - len(_SYSTEM) - 64 and _TORCH in content
 
 
 def pickle_saying(content: bytes, *, name: str = "") -> Saying:
@@ -95,12 +137,20 @@ def pickle_saying(content: bytes, *, name: str = "") -> Saying:
         return Saying(fault="no whole pickle: cut short or overwritten")
     if name and compact(content) != name:
         return Saying(fault="its content is not the one that its name stands for")
-    device = _DEVICE.search(content)
     return Saying(
         torch=_before(content, _TORCH, _KEY, 51),
         system=_after(content, _SYSTEM, _HEX, 64),
-        device=device[1].decode("utf-8", "replace") if device else "",
+        device=_device(content),
     )
+
+
+def _device(content: bytes) -> str:
+    """Return the GPU's name from the line that stands just before the system's hash, if any."""
+    system = content.find(_SYSTEM)
+    near = (max(system - _NEAR, 0), system + _NEAR) if system >= 0 else (0, len(content))
+    at = content.find(_DEVICE, *near)
+    match = _NAME.match(content, at + len(_DEVICE)) if at >= 0 else None
+    return match[1].decode("utf-8", "replace") if match else ""
 
 
 def _before(content: bytes, mark: bytes, wanted: re.Pattern[str], length: int) -> str:
@@ -116,19 +166,25 @@ def _after(content: bytes, mark: bytes, wanted: re.Pattern[str], length: int) ->
     return text if wanted.fullmatch(text) else ""
 
 
-def library_saying(path: str) -> Saying:
+def library_saying(read: Callable[[int, int], bytes], size: int, *, name: str = "") -> Saying:
     """Return what a shared object's headers say.
+
+    Args:
+        read: Returns up to so many bytes, its second argument, at an offset, its first.
+        size: Of all of it, in bytes.
+        name: The file's.
 
     Raises:
         OSError: It cannot be read.
     """
-    match = _PYTHON.search(path.rpartition("/")[2])
-    python = f"{match[1]}.{match[2]}" if match else ""
     try:
-        with open_elf(path) as file:
-            return Saying(machine=file.machine, python=python)
+        machine, _ = read_headers(read, size)
     except ElfError as error:
         return Saying(fault=str(error))
+    if sections_end(read(0, _ELF_HEADER)) > size:
+        return Saying(fault="its section headers are not there: cut short")
+    match = _PYTHON.search(name) if ".cpython-" in name else None
+    return Saying(machine=machine, python=f"{match[1]}.{match[2]}" if match else "")
 
 
 def cubin_saying(content: bytes) -> Saying:

@@ -44,13 +44,14 @@ def list_files(root: str, *, apart_from: Collection[str] = ()) -> Listing:
             with os.scandir(f"{root}/{parent}") as entries:
                 for entry in entries:
                     path = parent + entry.name
-                    if f"{root}/{path}" in apart_from:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if is_folder and f"{root}/{path}" in apart_from:
                         continue
                     state = entry.stat(follow_symlinks=False)
                     file = CachedFile(
                         path, state.st_size, state.st_mtime_ns, state.st_mode, state.st_uid
                     )
-                    if entry.is_dir(follow_symlinks=False):
+                    if is_folder:
                         pending.append(f"{path}/")
                         folders.append(file)
                     else:

@@ -13,7 +13,9 @@ from envdoctor.probes.cache_content import (
     cubin_saying,
     library_saying,
     metadata_saying,
+    open_regular,
     pickle_saying,
+    read_marks,
     read_whole,
     source_saying,
 )
@@ -28,6 +30,7 @@ _JSON_LIMIT = 4 * 1024**2
 _MAY_BE_EMPTY = (".load_ok", ".lock", "/lock", ".log", ".so.failed", ".ninja_log", ".ninja_deps")
 _SOURCES = (".cpp", ".h", ".c", ".cu", ".txt", ".ttir", ".ttgir", ".llir", ".ptx", ".source")
 _QUICK_CUBIN = 64
+_FIRST_READ = 1024
 
 
 class Reading(NamedTuple):
@@ -50,20 +53,31 @@ class Reading(NamedTuple):
     unread: str = ""
 
 
-def read_entry(root: str, entry: Entry, *, deep: bool, pickles: bool = True) -> Reading:
+class Allowance:
+    """What may still be read of pickles, which are large.
+
+    Args:
+        num_bytes: Of all of them; of those after them only the ends are read.
+    """
+
+    def __init__(self, num_bytes: int) -> None:
+        self.num_bytes = num_bytes
+
+
+def read_entry(root: str, entry: Entry, *, deep: bool, allowance: Allowance) -> Reading:
     """Read an entry.
 
     Args:
         root: The cache's folder.
         entry: As `group` made it.
         deep: True to read and hash every byte; else sizes, headers and small JSON files.
-        pickles: False to read only the ends of pickles, which are large, when not deep.
+        allowance: How much of pickles to read when not deep; it is less afterwards.
     """
     sayings: list[Saying] = []
     digests: dict[str, str] = {}
     for file in entry.files:
         try:
-            said, digest = _read_file(root, entry, file, deep=deep, pickles=pickles)
+            said, digest = _read_file(root, entry, file, deep=deep, allowance=allowance)
         except OSError as error:
             return Reading(unread=f"{file.path} cannot be read: {error.strerror}")
         if said.fault and entry.kind != "other":
@@ -80,7 +94,7 @@ _NOTHING = Saying()
 
 
 def _read_file(
-    root: str, entry: Entry, file: CachedFile, *, deep: bool, pickles: bool
+    root: str, entry: Entry, file: CachedFile, *, deep: bool, allowance: Allowance
 ) -> tuple[Saying, str]:
     """Return what one file says, and its sha256 if all of it was read.
 
@@ -96,11 +110,11 @@ def _read_file(
         return (_NOTHING, hashlib.sha256().hexdigest()) if is_fine else (Saying("empty"), "")
     if deep:
         content = read_whole(path)
-        return _whole(entry, file, content, path), hashlib.sha256(content).hexdigest()
-    return _head(entry, file, path, pickles=pickles), ""
+        return _whole(entry, file, content), hashlib.sha256(content).hexdigest()
+    return _head(entry, file, path, allowance=allowance), ""
 
 
-def _whole(entry: Entry, file: CachedFile, content: bytes, path: str) -> Saying:
+def _whole(entry: Entry, file: CachedFile, content: bytes) -> Saying:
     name = file.path.rpartition("/")[2]
     if entry.kind == "other":
         return _NOTHING
@@ -109,7 +123,7 @@ def _whole(entry: Entry, file: CachedFile, content: bytes, path: str) -> Saying:
     if entry.kind == "autotune":
         return autotune_saying(content)
     if name.endswith(".so"):
-        return library_saying(path)
+        return library_saying(_within(content), len(content), name=name)
     suffix = name[name.rfind(".") :]
     read = _CONTENT.get(suffix)
     return read(content) if read else _NOTHING
@@ -123,14 +137,18 @@ _CONTENT: Mapping[str, Callable[[bytes], Saying]] = {
 }
 
 
-def _head(entry: Entry, file: CachedFile, path: str, *, pickles: bool) -> Saying:
+def _head(entry: Entry, file: CachedFile, path: str, *, allowance: Allowance) -> Saying:
     name = file.path.rpartition("/")[2]
     if entry.kind == "other":
         return _NOTHING
-    if entry.kind == "graph":
-        return pickle_saying(read_whole(path)) if pickles else _ends(path, file.size)
-    if name.endswith(".so"):
-        return library_saying(path)
+    if entry.kind == "graph" or name.endswith(".so"):
+        descriptor = open_regular(path)
+        try:
+            if entry.kind == "graph":
+                return _pickle_start(descriptor, file.size, allowance)
+            return library_saying(_reader(descriptor), file.size, name=name)
+        finally:
+            os.close(descriptor)
     if name.endswith(".cubin") and file.size < _QUICK_CUBIN:
         return Saying(fault="its code ends early")
     if entry.kind == "autotune" or name.endswith(".json"):
@@ -139,13 +157,26 @@ def _head(entry: Entry, file: CachedFile, path: str, *, pickles: bool) -> Saying
     return _NOTHING
 
 
-def _ends(path: str, size: int) -> Saying:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        ends = os.pread(descriptor, 1, 0) + os.pread(descriptor, 1, size - 1)
-    finally:
-        os.close(descriptor)
-    return pickle_saying(ends)
+def _pickle_start(descriptor: int, size: int, allowance: Allowance) -> Saying:
+    content = read_marks(descriptor, size, limit=allowance.num_bytes)
+    allowance.num_bytes = max(allowance.num_bytes - len(content), 0)
+    return pickle_saying(content)
+
+
+def _within(content: bytes) -> Callable[[int, int], bytes]:
+    return lambda offset, length: content[offset : offset + length]
+
+
+def _reader(descriptor: int) -> Callable[[int, int], bytes]:
+    """Return what reads an open file; its beginning is read once."""
+    first = os.pread(descriptor, _FIRST_READ, 0)
+
+    def read(offset: int, length: int) -> bytes:
+        if offset + length <= _FIRST_READ:
+            return first[offset : offset + length]
+        return os.pread(descriptor, length, offset)
+
+    return read
 
 
 def _check_groups(root: str, entry: Entry, sayings: list[Saying]) -> tuple[str, str]:

@@ -6,10 +6,11 @@ import os
 import stat
 import struct
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 Segment = tuple[int, int, int, int]
 """One program header: type, file offset, virtual address and size in the file, in bytes."""
@@ -29,6 +30,11 @@ _PT_LOAD, _PT_DYNAMIC = 1, 2
 DT_STRTAB = 5
 _DT_NULL, _DT_NEEDED = 0, 1
 _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 14, 15, 29
+_HEADER = struct.Struct("<16xHH12xQ14xHH6x")
+"""Type, machine, offset of the program headers, their size and number."""
+
+_SECTIONS = struct.Struct("<40xQ10xHH2x")
+_PROGRAM = struct.Struct("<I4xQQ8xQ16x")
 
 
 class ElfError(Exception):
@@ -76,8 +82,22 @@ class ElfFile:
         self.size = status.st_size
         self.identity = (status.st_dev, status.st_ino)
         kinds = (_ET_DYN, _ET_EXEC) if executable else (_ET_DYN,)
-        self.machine, self._segments = self._read_headers(kinds)
-        self.dynamic = self._read_dynamic()
+        self.machine, self._segments = read_headers(self.read, self.size, kinds)
+
+    @cached_property
+    def dynamic(self) -> dict[int, list[int]]:
+        """Return the values of each tag of the dynamic section, in their order."""
+        section = next((item for item in self._segments if item[0] == _PT_DYNAMIC), None)
+        if section is None:
+            return {}
+        _, offset, _, size = section
+        table = self.read(offset, min(size, _MAX_DYNAMIC))
+        values: dict[int, list[int]] = {}
+        for tag, value in struct.iter_unpack("<qQ", table[: len(table) // 16 * 16]):
+            if tag == _DT_NULL:
+                break
+            values.setdefault(tag, []).append(value)
+        return values
 
     def header(self) -> ElfHeader:
         """Return what the dynamic section names."""
@@ -138,47 +158,52 @@ class ElfFile:
             found = self.at(address, _MAX_STRING)
         return found.partition(b"\0")[0]
 
-    def _read_headers(self, kinds: tuple[int, ...]) -> tuple[str, list[Segment]]:
-        first = self.read(0, _FIRST_READ)
-        if not first:
-            raise ElfError("an empty file")
-        if first[:4] != b"\x7fELF":
-            raise ElfError("not an ELF object")
-        if len(first) < 64 or first[4:6] != b"\x02\x01":
-            raise ElfError("not a 64-bit little-endian ELF object")
-        kind, machine = struct.unpack_from("<HH", first, 16)
-        if kind not in kinds:
-            raise ElfError(f"ELF type {kind}, not a shared object")
-        (offset,) = struct.unpack_from("<Q", first, 32)
-        entry_size, count = struct.unpack_from("<HH", first, 54)
-        length = 56 * count
-        if entry_size != 56 or not 0 < count <= _MAX_HEADERS or offset + length > self.size:
-            raise ElfError("its program headers are damaged")
-        table = first[offset : offset + length]
-        if len(table) < length:
-            table = self.read(offset, length)
-        segments = [
-            (kind, at, address, size)
-            for kind, _, at, address, _, size, _, _ in struct.iter_unpack("<IIQQQQQQ", table)
-        ]
-        ends = [at + size for kind, at, _, size in segments if kind == _PT_LOAD]
-        if not ends or max(ends) > self.size:
-            raise ElfError("its contents end early" if ends else "it has no loadable segment")
-        return _MACHINES.get(machine, f"ELF machine {machine}"), segments
 
-    def _read_dynamic(self) -> dict[int, list[int]]:
-        """Return the values of each tag, in their order."""
-        section = next((item for item in self._segments if item[0] == _PT_DYNAMIC), None)
-        if section is None:
-            return {}
-        _, offset, _, size = section
-        table = self.read(offset, min(size, _MAX_DYNAMIC))
-        values: dict[int, list[int]] = {}
-        for tag, value in struct.iter_unpack("<qQ", table[: len(table) // 16 * 16]):
-            if tag == _DT_NULL:
-                break
-            values.setdefault(tag, []).append(value)
-        return values
+def read_headers(
+    read: Callable[[int, int], bytes], size: int, kinds: tuple[int, ...] = (_ET_DYN,)
+) -> tuple[str, list[Segment]]:
+    """Return an object's machine, as `uname -m` spells it, and its program headers.
+
+    Args:
+        read: Returns up to so many bytes, its second argument, at a file offset, its first.
+        size: Of the whole object, in bytes.
+        kinds: ELF types to accept.
+
+    Raises:
+        ElfError: It is no 64-bit little-endian ELF object of these types, or its contents end
+            early.
+    """
+    first = read(0, _FIRST_READ)
+    if not first:
+        raise ElfError("an empty file")
+    if first[:4] != b"\x7fELF":
+        raise ElfError("not an ELF object")
+    if len(first) < _HEADER.size or first[4:6] != b"\x02\x01":
+        raise ElfError("not a 64-bit little-endian ELF object")
+    kind, machine, offset, entry_size, count = _HEADER.unpack_from(first)
+    if kind not in kinds:
+        raise ElfError(f"ELF type {kind}, not a shared object")
+    length = _PROGRAM.size * count
+    if entry_size != _PROGRAM.size or not 0 < count <= _MAX_HEADERS or offset + length > size:
+        raise ElfError("its program headers are damaged")
+    table = first[offset : offset + length]
+    if len(table) < length:
+        table = read(offset, length)
+    segments = list(_PROGRAM.iter_unpack(table[: len(table) // _PROGRAM.size * _PROGRAM.size]))
+    ends = [at + length for kind, at, _, length in segments if kind == _PT_LOAD]
+    if not ends or max(ends) > size:
+        raise ElfError("its contents end early" if ends else "it has no loadable segment")
+    return _MACHINES.get(machine, f"ELF machine {machine}"), segments
+
+
+def sections_end(first: bytes) -> int:
+    """Return where the section headers end, the last thing that a linker writes; 0 for none.
+
+    Args:
+        first: The object's first 64 bytes or more.
+    """
+    offset, entry_size, count = _SECTIONS.unpack_from(first)
+    return offset + entry_size * count if offset else 0
 
 
 @contextmanager

@@ -28,10 +28,11 @@ from envdoctor.probes.cache_content import (
     library_saying,
     metadata_saying,
     pickle_saying,
+    read_marks,
     source_saying,
 )
 from envdoctor.probes.cache_files import list_files
-from envdoctor.probes.cache_readings import read_entry
+from envdoctor.probes.cache_readings import Allowance, read_entry
 from tests.caches.samples import TRITON_ENTRIES, triton_key
 from tests.environments import elf
 
@@ -116,11 +117,39 @@ def test_any_bytes_as_metadata_and_source(content: bytes) -> None:
 def test_a_changed_byte_of_a_library(at: int, value: int) -> None:
     content = bytearray(elf("kernel.so"))
     content[at % len(content)] = value
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "kernel.cpython-312-x86_64-linux-gnu.so")
-        path.write_bytes(content)
-        said = library_saying(str(path))
+    said = library(bytes(content), name="kernel.cpython-312-x86_64-linux-gnu.so")
     assert said.fault or (said.machine and said.python == "3.12")
+
+
+@given(st.integers(0, len(elf("kernel.so")) - 1))
+def test_a_library_that_is_cut_short_anywhere(length: int) -> None:
+    assert library(elf("kernel.so")[:length]).fault
+
+
+def library(content: bytes, *, name: str = "kernel.so") -> Saying:
+    def read(offset: int, length: int) -> bytes:
+        return content[offset : offset + length]
+
+    return library_saying(read, len(content), name=name)
+
+
+@given(st.integers(0, 10**5), st.integers(0, 10**5), st.sampled_from(["", "NVIDIA H200"]))
+def test_the_beginning_of_a_pickle_says_what_all_of_it_says(
+    before: int, after: int, device: str
+) -> None:
+    inside = f"system_info[device]: {{'name': '{device}'}}"
+    lines = ["torch_version: ", *([inside] if device else []), f"system_info[hash]: {'0' * 64}"]
+    told = [f"[{'a' * 51}] {line}" for line in lines]
+    content = pickle.dumps(["x" * before, *told, "y" * after], protocol=4)
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        for limit in (len(content), 2 * len(content)):
+            found = read_marks(file.fileno(), len(content), limit=limit)
+            assert pickle_saying(found) == pickle_saying(content)
+            assert pickle_saying(found).device == device
+        few = read_marks(file.fileno(), len(content), limit=0)
+    assert few == content[:1] + content[-1:]
 
 
 @given(st.sets(PATHS, max_size=8), st.sampled_from(["inductor", "triton", "flashinfer", "cuda"]))
@@ -145,7 +174,7 @@ def test_any_tree_is_read(tree: dict[str, bytes]) -> None:
                 continue
         for entry in group("inductor", list_files(folder).files):
             for deep in (False, True):
-                read_entry(folder, entry, deep=deep)
+                read_entry(folder, entry, deep=deep, allowance=Allowance(1000))
 
 
 def test_a_key_covers_every_module_once(tmp_path: Path) -> None:
