@@ -5,6 +5,7 @@ Each answer is written on top of the new ones before it, as it will be when the 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections import deque
@@ -12,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from train.data import UnusableError, render
-from train.looping import is_looping
+from train.looping import is_looping, tokens_before_loop
 from train.replies import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from train.conversations import Row
     from train.replies import Reply
     from train.target import Target
@@ -32,7 +35,7 @@ class Dialogue:
         row: As it was read; what it holds besides turns is kept.
         questions: Turns that nobody answered yet, in groups that get one answer each.
         messages: What was said so far.
-        finish_reason: Of the last answer: `stop`, or `length` where the limit cut it.
+        finish_reason: Of the last answer: `stop`, or `length` where it was cut.
         dropped: Why it is no use for training; empty when it is of use.
     """
 
@@ -84,11 +87,20 @@ class Answering:
         target: Writes the answers.
         max_new_tokens: Tokens per answer.
         thinking: Passed to the chat template as `enable_thinking`; None leaves it out.
+        cuts_loops: Whether an answer that repeats itself is cut before it does, instead of dropped.
     """
 
-    def __init__(self, target: Target, *, max_new_tokens: int, thinking: bool | None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        max_new_tokens: int,
+        thinking: bool | None = None,
+        cuts_loops: bool = False,
+    ) -> None:
         self._target = target
         self._thinking = thinking
+        self._cuts_loops = cuts_loops
         self._longest = target.config.max_position_embeddings - max_new_tokens
         self._dialogues: dict[str, Dialogue] = {}
 
@@ -111,7 +123,8 @@ class Answering:
         """Add an answer to its dialogue; what is of no use ends it, and is left out."""
         dialogue = self._dialogues.pop(str(reply.request.key))
         messages = [*dialogue.messages, *dialogue.questions.popleft()]
-        text: str = self._target.tokenizer.decode(reply.ids, skip_special_tokens=False)
+        reply = self._before_loop(reply) if self._cuts_loops else reply
+        text = self._text(reply.ids)
         fault = self._fault(messages, reply, text)
         if fault and not dialogue.messages:
             dialogue.dropped = fault
@@ -124,6 +137,13 @@ class Answering:
             dialogue.finish_reason = "length"
             dialogue.questions.clear()
         return dialogue
+
+    def _before_loop(self, reply: Reply) -> Reply:
+        """Return an answer up to where it begins to repeat itself."""
+        num_tokens = tokens_before_loop(reply.ids, self._text)
+        if num_tokens == len(reply.ids):
+            return reply
+        return dataclasses.replace(reply, ids=reply.ids[:num_tokens], ended=False)
 
     def _fault(self, messages: list[dict[str, str]], reply: Reply, text: str) -> str:
         """Return why an answer is no use for training; empty when it is of use."""
@@ -147,6 +167,10 @@ class Answering:
             opens_answer=opens_answer,
             thinking=self._thinking,
         )
+
+    def _text(self, ids: Sequence[int]) -> str:
+        text: str = self._target.tokenizer.decode(ids, skip_special_tokens=False)
+        return text
 
     def _tokens(self, text: str) -> list[int]:
         ids: list[int] = self._target.tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 LOOP_NGRAM_TOKENS = 8
 LOOP_NGRAM_REPEATS = 3
@@ -28,3 +29,17 @@ def is_looping(ids: Sequence[int], text: str) -> bool:
     lines = Counter(re.sub(r"\A[^A-Za-z]+", "", line) for line in text.splitlines())
     del lines[""]
     return any(count >= LOOP_LINE_REPEATS for count in lines.values())
+
+
+def tokens_before_loop(ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
+    """Return how many first tokens of an answer do not repeat themselves too much yet.
+
+    Args:
+        ids: Tokens of the answer.
+        decode: From tokens to text.
+    """
+
+    def loops(num_tokens: int) -> bool:
+        return is_looping(ids[:num_tokens], decode(ids[:num_tokens]))
+
+    return bisect_left(range(1, len(ids) + 1), 1, key=loops)

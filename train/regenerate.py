@@ -37,6 +37,7 @@ JOURNAL_SETTINGS = (
     "top_p",
     "seed",
     "thinking",
+    "loops",
 )
 
 
@@ -49,7 +50,10 @@ def answer_all(
 ) -> None:
     """Let the target answer, and note each finished dialogue in the journal."""
     answering = Answering(
-        target, max_new_tokens=options.max_new_tokens, thinking=thinking_of(options)
+        target,
+        max_new_tokens=options.max_new_tokens,
+        thinking=thinking_of(options),
+        cuts_loops=options.loops == "cut",
     )
     asked = [(one, None if one.dropped else answering.ask(one)) for one in dialogues]
     journal.append(dialogue.entry() for dialogue, request in asked if request is None)

@@ -197,6 +197,7 @@ def test_no_recompilation_over_mixed_lengths(small_run: Run) -> None:
     assert compilations() == warm
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("temperature", [None, 1.0, 2.0])
 @pytest.mark.parametrize("weights", [DecayedWeights(4.0), PathWeights()], ids=["decay", "dpace"])
 def test_a_step_never_waits_for_the_device(
@@ -208,8 +209,8 @@ def test_a_step_never_waits_for_the_device(
     run, rows = small_run._replace(objective=objective), small_run.rows(256)
     run.step(rows)
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         run.step(rows)
     finally:
         torch.cuda.set_sync_debug_mode("default")

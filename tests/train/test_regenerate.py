@@ -17,7 +17,7 @@ from tests.train.writing_target import writing_target
 from train.__main__ import main
 from train.conversations import Row, parse_row
 from train.dialogue import Answering, Dialogue
-from train.looping import is_looping
+from train.looping import is_looping, tokens_before_loop
 from train.prompts import Prompt, without_duplicates, written_prompts
 from train.regenerate import regenerate
 from train.replies import Reply
@@ -46,6 +46,7 @@ def options(folder: Path, **changes: Any) -> argparse.Namespace:
         "top_p": 1.0,
         "seed": 0,
         "thinking": "default",
+        "loops": "drop",
         "every_seconds": 10.0,
     }
     return argparse.Namespace(**(settings | changes))
@@ -220,6 +221,36 @@ def test_looping(text: str, is_bad: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param("so it goes. " * 5, "so it goes. so it goes. so it g", id="phrases"),
+        pytest.param(
+            "1. Aloe\n2. Aloe\n3. Aloe\n4. Aloe", "1. Aloe\n2. Aloe\n3. Aloe\n4. Alo", id="lines"
+        ),
+        pytest.param("One thing. Another.", "One thing. Another.", id="prose"),
+        pytest.param("", "", id="empty"),
+    ],
+)
+def test_longest_part_that_does_not_loop(text: str, kept: str) -> None:
+    tokenizer = make_tokenizer()
+    ids = tokenizer(text)["input_ids"]
+    assert tokenizer.decode(ids[: tokens_before_loop(ids, tokenizer.decode)]) == kept
+
+
+def test_a_loop_is_cut_on_request(tiny: Target) -> None:
+    answering = Answering(tiny, max_new_tokens=60, cuts_loops=True)
+    raw = {"messages": asked("u:x", "a:y", "u:z")}
+    dialogue = Dialogue.of(Row("f:1", raw, parse_row(raw, where="f:1")))
+    request = answering.ask(dialogue)
+    assert request is not None
+    answering.take(Reply(request, tiny.tokenizer("abcdefgh" * 5)["input_ids"], ended=True))
+    assert dialogue.messages[-1]["content"] == "abcdefgh" * 2 + "abcdefg"
+    assert dialogue.finish_reason == "length"
+    assert not dialogue.questions
+    assert not dialogue.dropped
+
+
+@pytest.mark.parametrize(
     ("text", "dropped"),
     [
         pytest.param("abc", "", id="good"),
@@ -230,7 +261,7 @@ def test_looping(text: str, is_bad: object) -> None:
     ],
 )
 def test_answers_of_no_use(tiny: Target, text: str, dropped: str) -> None:
-    answering = Answering(tiny, max_new_tokens=30, thinking=None)
+    answering = Answering(tiny, max_new_tokens=30)
     raw = {"messages": asked("u:x")}
     dialogue = Dialogue.of(Row("f:1", raw, parse_row(raw, where="f:1")))
     request = answering.ask(dialogue)

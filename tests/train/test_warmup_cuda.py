@@ -110,6 +110,7 @@ def test_run_is_warm_and_proven_fused(pair: Pair) -> None:
 
 
 def test_length_outside_the_buckets_stops_the_run(pair: Pair) -> None:
+    torch.compiler.reset()  # what an earlier test compiled would not be compiled again
     config = config_with()
     guard = warm_up(config, pair=pair, progress=quiet())
     other = config_with(buckets=(1536,))

@@ -51,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="default",
         help="the chat template's enable_thinking, noted in each row; default leaves it out",
     )
+    parser.add_argument(
+        "--loops",
+        choices=("drop", "cut"),
+        default="drop",
+        help="leave out an answer that repeats itself (default), or cut it before it does",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
