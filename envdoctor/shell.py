@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from envdoctor.errors import ToolError
+from envdoctor.outputs import Output
 from envdoctor.urls import mask
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ def run(
     """Run a program to its end and return what it wrote.
 
     It dies with this process, whatever ends this process, and it is ended with its whole process
-    group on an exception such as Ctrl-C. Call it from the main thread: the kernel ties it to the
-    thread that started it.
+    group on an exception such as Ctrl-C. What it leaves running in its group is killed as well.
+    Call it from the main thread: the kernel ties it to the thread that started it.
 
     Args:
         argv: Absolute path of the program, then its arguments.
@@ -85,17 +86,21 @@ def run(
         log: Stream that takes its command line and output as they come, without credentials.
         watch: Told of each line of its standard error, and of its waiting.
 
+    Returns:
+        How it ended; of a very long output the end.
+
     Raises:
         ToolError: There is no such program.
         TimeoutError: It did not end in time.
     """
     write = _writer(log)
     write(f"$ {shlex.join(argv)}")
-    sinks = [write, watch.line] if watch else [write]
+    stdout, stderr = Output(), Output([write, watch.line] if watch else [write])
     start = time.monotonic()
     process = _start(argv, env=env, cwd=cwd, death_signal=signal.SIGKILL, output=subprocess.PIPE)
     try:
-        output = _read(process, deadline=start + timeout, sinks=sinks, watch=watch)
+        outputs = {process.stdout: stdout, process.stderr: stderr}
+        _read(process, deadline=start + timeout, outputs=outputs, watch=watch)
     except BaseException as error:
         _end(process)
         if isinstance(error, TimeoutError):
@@ -105,8 +110,8 @@ def run(
         _close(process)
     return Completed(
         returncode=process.wait(),
-        stdout=output["stdout"].decode(errors="replace"),
-        stderr=output["stderr"].decode(errors="replace"),
+        stdout=stdout.text,
+        stderr=stderr.text,
         seconds=time.monotonic() - start,
     )
 
@@ -167,38 +172,55 @@ def _read(
     process: subprocess.Popen[bytes],
     *,
     deadline: float,
-    sinks: Sequence[Callable[[str], None]],
+    outputs: Mapping[IO[bytes] | None, Output],
     watch: Watch | None,
-) -> dict[str, bytearray]:
-    output = {"stdout": bytearray(), "stderr": bytearray()}
-    told = 0
+) -> None:
+    """Read until a process has ended and its outputs have."""
     with selectors.DefaultSelector() as selector:
-        for name in output:
-            selector.register(getattr(process, name), selectors.EVENT_READ, name)
+        for stream, output in outputs.items():
+            if stream:
+                selector.register(stream, selectors.EVENT_READ, output)
         while selector.get_map():
             if time.monotonic() > deadline:
                 raise TimeoutError
-            ready = selector.select(_POLL_SECONDS)
-            if not ready and process.poll() is not None:
-                break  # a grandchild holds the pipe open
+            ready = [key for key, _ in selector.select(_POLL_SECONDS)]
+            if _has_ended(process) and not ready:
+                break  # whoever holds the pipes open has left its group
             if not ready and watch:
                 watch.waiting(process.pid)
-            for key, _ in ready:
-                chunk = os.read(key.fd, 65536)
-                output[key.data] += chunk
-                if not chunk:
-                    selector.unregister(key.fileobj)
-            told = _tell(output["stderr"], told, sinks)
-    return output
+            for key in ready:
+                _take(key, selector)
+    _wait(process, deadline)
 
 
-def _tell(output: bytearray, told: int, sinks: Sequence[Callable[[str], None]]) -> int:
-    """Hand on the complete lines behind the first `told` bytes; return how many bytes are told."""
-    end = output.rfind(b"\n") + 1
-    for line in output[told:end].decode(errors="replace").splitlines():
-        for sink in sinks:
-            sink(line)
-    return max(told, end)
+def _take(key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
+    chunk = os.read(key.fd, 65536)
+    key.data.take(chunk)
+    if not chunk:
+        selector.unregister(key.fileobj)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Tell whether a process has ended; what it left in its group may hold its pipes open."""
+    if process.returncode is None and process.poll() is not None:
+        _kill_rest(process)
+    return process.returncode is not None
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float) -> None:
+    """Wait for a process without outputs: it may have closed them and go on."""
+    if process.returncode is None:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise TimeoutError from None
+        _kill_rest(process)
+
+
+def _kill_rest(process: subprocess.Popen[bytes]) -> None:
+    """Kill what a process that has ended left in its group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _writer(log: IO[str] | None) -> Callable[[str], None]:

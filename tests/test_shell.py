@@ -11,9 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from envdoctor import shell
 from envdoctor.errors import ToolError
+from envdoctor.outputs import KEPT_BYTES, Output
+from tests.processes import is_alive, wait_until
 
 ROOT = Path(__file__).parent.parent
 ENV = dict(os.environ)
@@ -34,21 +38,6 @@ class Watcher:
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_until(condition: object, seconds: float = 10.0) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 def start_driver(tmp_path: Path, call: str, child: str) -> tuple[subprocess.Popen[str], int]:
@@ -135,6 +124,62 @@ def test_run_does_not_wait_for_a_grandchild_that_keeps_the_pipe() -> None:
     start = time.monotonic()
     shell.run(python(code), env=ENV, timeout=20)
     assert time.monotonic() - start < 3.5
+
+
+SLEEPER = "[sys.executable, '-c', 'import time; time.sleep(60)']"
+WRITER = "[sys.executable, '-c', 'while True: print(1, flush=True)']"
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(f"subprocess.Popen({SLEEPER})", id="holds-the-pipes"),
+        pytest.param(f"subprocess.Popen({WRITER})", id="writes-without-end"),
+        pytest.param(
+            f"subprocess.Popen({SLEEPER}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)",
+            id="holds-nothing",
+        ),
+    ],
+)
+def test_run_leaves_nothing_of_the_group_behind(left: str) -> None:
+    code = f"import subprocess, sys\nprint('pid', {left}.pid, flush=True)"
+    done = shell.run(python(code), env=ENV, timeout=20)
+    pid = next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("pid"))
+    wait_until(lambda: not is_alive(int(pid)))
+
+
+def test_run_limits_the_time_of_a_program_that_has_closed_its_outputs() -> None:
+    code = "import os, time; os.closerange(0, 9); time.sleep(60)"
+    with pytest.raises(TimeoutError, match="did not end within"):
+        shell.run(python(code), env=ENV, timeout=1)
+
+
+def test_run_waits_for_a_program_that_has_closed_its_outputs() -> None:
+    code = "import os, time; os.closerange(0, 9); time.sleep(0.3); os._exit(7)"
+    assert shell.run(python(code), env=ENV, timeout=20).returncode == 7
+
+
+def test_run_keeps_the_end_of_an_output_without_end() -> None:
+    code = "import sys; [print('x' * 10**6) for _ in range(50)]; print('end')"
+    done = shell.run(python(code), env=ENV, timeout=20)
+    assert KEPT_BYTES <= len(done.stdout) <= 2 * KEPT_BYTES
+    assert done.stdout.endswith("x\nend\n")
+
+
+@given(st.lists(st.binary(min_size=1, max_size=12) | st.sampled_from([b"\n", b"a\r", b"b\n\xff"])))
+def test_lines_are_told_once_however_they_come(chunks: list[bytes]) -> None:
+    told: list[str] = []
+    output = Output([told.append])
+    for chunk in chunks:
+        output.take(chunk)
+    come = b"".join(chunks)
+    whole = come[: come.rfind(b"\n") + 1]
+    assert told == whole.decode(errors="replace").splitlines()
+    assert output.text == come.decode(errors="replace")
+    output.take(b"")
+    assert told == whole.decode(errors="replace").splitlines() + (
+        come[len(whole) :].decode(errors="replace").splitlines()
+    )
 
 
 @pytest.mark.parametrize(

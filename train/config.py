@@ -145,7 +145,10 @@ def load_config(path: Path, *, settings: Sequence[str] = ()) -> TrainConfig:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError([f"{path}: cannot read the run file: {reason}"]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        problem = f"{path}: not valid TOML: byte {error.start} is no UTF-8"
+        raise ConfigError([problem]) from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError([f"{path}: not valid TOML: {error}"]) from error
     return _validated(raw, path=path, settings=settings)
 

@@ -6,7 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from envdoctor.check import check
+from envdoctor.checks.endings import how_it_ended
 from envdoctor.facts import (
+    RACE_ERRORS,
     LogRecordsFact,
     NvidiaFact,
     ProbeRecordsFact,
@@ -22,10 +24,7 @@ if TYPE_CHECKING:
     from envdoctor.facts import RaceCase
 
 THREAD_LOCAL_SINCE = (2, 14)
-_RACE = re.compile(
-    r"FX to symbolically trace a dynamo-optimized function"
-    r"|module is not installed as a submodule"
-)
+_SHOWN = 3
 _SCENARIOS = {
     "backward": "calls beside another thread's first backward pass",
     "tracing": "calls beside a thread that traces",
@@ -47,7 +46,7 @@ def fx_tracing_race(
     ## What it checks
     The torch version: up to 2.13 the flag that tells of an FX trace in progress is shared by all
     threads of a process, from 2.14 each thread has its own. Logs that were named (`--log`) and
-    recorded probes are searched for the error. With `--probe --select fx-tracing-race` it is
+    recorded probes are searched for the errors. With `--probe --select fx-tracing-race` it is
     provoked in seconds, on a CPU as well: one thread takes the first backward pass of new
     functions, or traces, while two others call what is compiled already; failed calls are counted
     without a remedy, with one lock, and with a process each. On a GPU three threads also start
@@ -88,6 +87,8 @@ def fx_tracing_race(
         2.13.0  tracing   47,436 of 47,735  0 of 1,394  0 of 993
         2.14.1  backward  0 of 947          0 of 6      0 of 1,450
         2.14.1  tracing   0 of 1,550        0 of 479    0 of 1,194
+        2.15.0  backward  0 of 2,402        0 of 349    0 of 7,340
+        2.15.0  tracing   0 of 5,485        0 of 3,959  0 of 7,310
 
     ## Remedy
     One process for each GPU; or one lock that covers forward and backward of every compiled call;
@@ -100,53 +101,69 @@ def fx_tracing_race(
     """
     version = torch_build.version or ""
     cases = race.cases if race else ()
-    if torch_build.cuda is None and not cases:
-        return Skipped("torch is not a CUDA build")
-    seen = [record for record in logs.records if _RACE.search(record.text)]
+    seen = [record for record in logs.records if _is_of_race(record)]
     seen += [record for record in probes.records if _is_of_threads(record)]
-    failing = [case for case in cases if case.num_failed or case.num_hung]
-    if _release(version) >= THREAD_LOCAL_SINCE and not failing:
-        provoked = f": {'; '.join(map(_counts, cases))}" if cases else ""
-        return Ok(f"torch {version} keeps the flag of a trace thread-local{provoked}")
+    if torch_build.cuda is None and not cases and not seen:
+        return Skipped("torch is not a CUDA build")
+    shown = [case for case in cases if case.num_failed or case.num_hung] or _broken(race)
+    if _is_local(version) and not shown and not _is_of_patches(seen):
+        return Ok(_cured(version, seen, cases))
     if not seen and not cases and not nvidia.gpus:
         return Skipped("no GPU to train on")
+    later = "" if _is_local(version) else ", or take torch 2.14 or later"
     return Problem(
         culprit="torch",
-        severity=Severity.WARNING if seen or failing else Severity.INFO,
-        message=_message(version, seen, cases),
+        severity=Severity.WARNING if seen or shown else Severity.INFO,
+        message=_message(version, seen, race),
         evidence=tuple(_evidence(version, seen, race)),
         remedy=Remedy(
             kind="one-process-per-gpu",
             text="Start one process for each GPU (torchrun), or hold one lock over forward and "
-            "backward of every compiled call, or take torch 2.14 or later.",
+            f"backward of every compiled call{later}.",
         ),
     )
 
 
-def _message(version: str, seen: list[RunRecord], cases: tuple[RaceCase, ...]) -> str:
-    is_local = _release(version) >= THREAD_LOCAL_SINCE
+def _cured(version: str, seen: list[RunRecord], cases: tuple[RaceCase, ...]) -> str:
+    """Say that the flag is no longer shared, and what was tried or recorded."""
+    tried = "; ".join(_counts(case) for case in cases if case.remedy == "none")
+    other = "is of an earlier torch, or of a trace over compiled calls in its own thread"
+    recorded = f"; what {seen[0].source} tells {other}" if seen else ""
+    told = f"torch {version} keeps the flag of a trace thread-local"
+    return f"{told}{f': {tried}' if tried else ''}{recorded}"
+
+
+def _message(version: str, seen: list[RunRecord], race: RaceProbeFact | None) -> str:
+    cases = race.cases if race else ()
     whose = (
         "keeps the flag of an FX trace thread-local"
-        if is_local
-        else ("shares the flag of an FX trace among threads")
+        if _is_local(version)
+        else "shares the flag of an FX trace among threads"
     )
     alone = [case for case in cases if case.remedy == "none" and (case.num_failed or case.num_hung)]
-    cured = [case for case in cases if case.remedy != "none"]
     if alone:
+        cured = [case for case in cases if case.remedy != "none"]
         healed = not any(case.num_failed or case.num_hung for case in cured)
         remedies = "none fail with a lock or a process each" if healed else "remedies do not help"
-        return f"torch {version} {whose}: {_counts(alone[0])}; {remedies}"
-    if cases:
+        shows = f"{_counts(alone[0])}; {remedies}"
+    elif seen:
+        patches = "a trace patches modules for all threads, and " if _is_of_patches(seen) else ""
+        shows = f"{patches}{seen[0].source} shows the failure"
+    elif race and _broken(race):
+        shows = f"the probe {how_it_ended(race.run)}"
+    elif cases:
         return f"torch {version} {whose}, though it did not show this time"
-    where = f"{seen[0].source} shows the failure" if seen else "compile in one thread only"
-    return f"torch {version} {whose}: {where}"
+    else:
+        shows = "compile in one thread only"
+    return f"torch {version} {whose}: {shows}"
 
 
 def _evidence(
     version: str, seen: list[RunRecord], race: RaceProbeFact | None
 ) -> Iterator[Evidence]:
-    yield Evidence(subject="torch", expected="2.14 or later for threads", found=version)
-    yield from (Evidence(subject=record.source, found=record.text) for record in seen)
+    if not _is_local(version):
+        yield Evidence(subject="torch", expected="2.14 or later for threads", found=version)
+    yield from (Evidence(subject=record.source, found=record.text) for record in seen[:_SHOWN])
     for case in race.cases if race else ():
         subject = f"{_SCENARIOS[case.scenario]}, {_REMEDIES[case.remedy]}"
         counts = f"{case.num_failed:,} of {case.num_calls:,} failed"
@@ -154,8 +171,13 @@ def _evidence(
         yield Evidence(subject=subject, found=hung if case.num_hung else counts)
     errors = [case.error for case in (race.cases if race else ()) if case.error]
     yield from (Evidence(subject="what they raise", found=error) for error in errors[:1])
-    if race and race.run.status not in ("passed", "not_run", "skipped"):
+    if race and _broken(race):
         yield Evidence(subject=f"probe at: {race.run.step}", found=race.run.reason)
+
+
+def _broken(race: RaceProbeFact | None) -> bool:
+    """Tell whether the probe ran, and not to its end."""
+    return race is not None and race.run.status in ("failed", "crashed", "timed_out")
 
 
 def _counts(case: RaceCase) -> str:
@@ -165,8 +187,22 @@ def _counts(case: RaceCase) -> str:
     return f"{case.num_failed:,} of {case.num_calls:,} {_SCENARIOS[case.scenario]} failed"
 
 
+def _is_of_patches(seen: list[RunRecord]) -> bool:
+    """Tell whether a trace patched the modules of other threads, which no release has ended."""
+    return any(RACE_ERRORS[1] in record.text for record in seen)
+
+
+def _is_of_race(record: RunRecord) -> bool:
+    return any(text in record.text for text in RACE_ERRORS)
+
+
 def _is_of_threads(record: RunRecord) -> bool:
-    return bool(_RACE.search(record.text)) or "thread" in record.source.lower()
+    return _is_of_race(record) or "thread" in record.source.lower()
+
+
+def _is_local(version: str) -> bool:
+    """Tell whether each thread of this torch has a flag of its own."""
+    return _release(version) >= THREAD_LOCAL_SINCE
 
 
 def _release(version: str) -> tuple[int, ...]:

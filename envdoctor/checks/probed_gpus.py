@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from envdoctor.check import check, problems
-from envdoctor.checks.probes import WRONG_LIBRARIES, evidence_of, how_it_ended, not_judged
+from envdoctor.checks.endings import evidence_of, how_it_ended, not_judged
+from envdoctor.checks.probes import WRONG_LIBRARIES
 from envdoctor.facts import AllReduceProbeFact, AttentionProbeFact, ComputeProbeFact, Operation
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Skipped, Verdict
 

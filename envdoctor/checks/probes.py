@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from envdoctor.check import check, problems
+from envdoctor.checks.endings import evidence_of, how_it_ended, not_judged
 from envdoctor.facts import (
     ComputeProbeFact,
     DistributionsFact,
@@ -19,9 +19,6 @@ from envdoctor.facts import (
 from envdoctor.reinstalls import reinstall
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Skipped, Verdict
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 WRONG_LIBRARIES = (
     "package-files-damaged",
     "package-files-overwritten",
@@ -31,14 +28,6 @@ WRONG_LIBRARIES = (
 )
 """Checks whose error means that another library runs than the one torch was built with."""
 
-_LOG_LINES = 5
-_SIGNALS = {
-    "SIGBUS": "a library is shorter than its headers say",
-    "SIGSEGV": "a library does not fit the others, or is damaged",
-    "SIGABRT": "a library gave up",
-    "SIGILL": "a library holds instructions that this CPU lacks, or is damaged",
-    "SIGKILL": "something killed it, as the kernel does when memory is short",
-}
 _LIBRARY = re.compile(r"\blib[\w+-]+\.so[.\d]*\b")
 _MODULE = re.compile(r"No module named '([\w.]+)'")
 
@@ -71,7 +60,8 @@ def torch_import_fails(
     """`import torch` fails in the environment's own interpreter.
 
     ## What it checks
-    With `--probe`: a new process imports torch. It may raise, be ended by a signal, or hang.
+    With `--probe`: a new process imports torch. It may raise, be ended by a signal, or hang; or the
+    environment's Python does not get as far as that.
 
     ## Why it matters
     Nothing of torch works. The other checks look at what the files promise; this shows what they
@@ -89,6 +79,8 @@ def torch_import_fails(
         return verdict
     if probe.run.status == "passed":
         return Ok(f"torch {probe.torch} imports in {probe.import_seconds:.1f} s")
+    if not probe.run.step:
+        return _python_that_does_not_start(probe.run, policy)
     named = _named(probe.run)
     owners = (
         item.distribution for item in libraries.objects if item.path.endswith(f"/{named}") and named
@@ -254,28 +246,19 @@ def _elsewhere(item: LoadedLibrary) -> Problem:
     )
 
 
-def not_judged(run: ProbeRun) -> Skipped | None:
-    """Return why a program that did not run says nothing; None if it ran."""
-    return Skipped(run.reason) if run.status in ("not_run", "skipped") else None
-
-
-def how_it_ended(run: ProbeRun) -> str:
-    """Say how a program ended that did not pass."""
-    at = f" (at: {run.step})" if run.step else ""
-    if run.status == "crashed":
-        meaning = _SIGNALS.get(run.reason, "")
-        return f"was ended by {run.reason}{at}{f': {meaning}' if meaning else ''}"
-    if run.status == "timed_out":
-        return f"{run.reason}{at}"
-    return f"failed{at}: {run.reason}"
-
-
-def evidence_of(run: ProbeRun) -> Iterator[Evidence]:
-    """Yield the telling lines that a program wrote: of a crash the first, else the last."""
-    lines = [line for line in run.log.splitlines() if line.strip()]
-    telling = lines[:_LOG_LINES] if run.status == "crashed" else lines[-_LOG_LINES:]
-    for line in telling:
-        yield Evidence(subject="standard error", found=line)
+def _python_that_does_not_start(run: ProbeRun, policy: PolicyFact) -> Problem:
+    """Blame Python for a program that did not come to its first line."""
+    rebuild = (f"envdoctor build --profile {policy.profile}",) if policy.profile else ()
+    return Problem(
+        culprit="bin/python",
+        message=f"the environment's Python, started to import torch, {how_it_ended(run)}",
+        evidence=tuple(evidence_of(run)),
+        remedy=Remedy(
+            kind="recreate-venv",
+            text="Cure what that names, or make the environment anew.",
+            commands=rebuild,
+        ),
+    )
 
 
 def _named(run: ProbeRun) -> str:

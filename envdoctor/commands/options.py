@@ -222,13 +222,15 @@ def chosen_run(path: Path | None) -> NamedRun | None:
     """Return the run file that `--config` names; None if it was not given.
 
     Raises:
-        UserFileError: It is not valid.
+        UserFileError: It is no file, or not valid.
     """
     if path is None:
         return None
     from envdoctor.probes.subject import NamedRun
     from envdoctor.resources import trainer_module
+    from envdoctor.user_files import require
 
+    require(path, reference="run-file-not-valid")
     rules = trainer_module("config")
     try:
         return NamedRun(path=path, config=rules.load_config(path))
@@ -240,10 +242,10 @@ def chosen_logs(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Return the logs that `--log` names.
 
     Raises:
-        UsageError: One is no file.
+        UserFileError: One is no file, or may not be read.
     """
+    from envdoctor.user_files import require
+
     for path in paths:
-        if not path.is_file():
-            found = "a folder" if path.is_dir() else "nothing there"
-            raise UsageError(f"--log {path}: {found}; wanted a file", reference="no-log")
+        require(path, reference="no-log", limit_bytes=sys.maxsize)
     return tuple(paths)

@@ -83,6 +83,7 @@ from envdoctor.facts.policy import (
     SuppressionsFact,
 )
 from envdoctor.facts.probes import (
+    RACE_ERRORS,
     RACE_REMEDIES,
     AllReduceProbeFact,
     AttentionCase,
@@ -122,6 +123,7 @@ from envdoctor.facts.venv import (
 )
 
 __all__ = [
+    "RACE_ERRORS",
     "RACE_REMEDIES",
     "AllReduceProbeFact",
     "AttentionCase",

@@ -155,6 +155,10 @@ class AttentionProbeFact(Fact):
     cases: tuple[AttentionCase, ...] = ()
 
 
+RACE_ERRORS = ("Detected that you are using FX", "module is not installed as a submodule")
+"""What a compiled call raises while another thread traces: that the flag is up; that the trace has
+patched all modules. Their beginnings, as far as consoles leave them in one line."""
+
 RACE_REMEDIES = ("none", "lock", "processes")
 """What is tried against threads that disturb each other's compiled calls."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
-from envdoctor.facts import FactSet, LogRecordsFact, ProbeRecordsFact, RunRecord
+from envdoctor.facts import RACE_ERRORS, FactSet, LogRecordsFact, ProbeRecordsFact, RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,9 +16,16 @@ if TYPE_CHECKING:
     from envdoctor.probes.subject import Subject
 
 _TAIL_BYTES = 4 * 1024**2
+_BLOCK_BYTES = 1024**2
 _MAX_RECORDS = 100
-_MAX_CHARACTERS = 400
+_MAX_KNOWN = 5
+_AROUND = 200
+"""Characters kept on either side of what tells of a failure: a line of JSON may have no end."""
+
 _FAILURE = re.compile(r"\b\w*(?:Error|Exception|Fault)\b|\bfatal\b", re.IGNORECASE)
+_KNOWN = re.compile("|".join(map(re.escape, RACE_ERRORS)))
+_MARKS = tuple(text.encode() for text in RACE_ERRORS)
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
 
 
 def read_log_records(subject: Subject, facts: FactSet) -> LogRecordsFact:
@@ -34,7 +41,10 @@ def read_log_records(subject: Subject, facts: FactSet) -> LogRecordsFact:
 
 
 def failures_in(path: Path) -> Iterator[str]:
-    """Yield the last lines of a log that tell of a failure, without repetition.
+    """Yield what a log tells of failures, without repetition.
+
+    Those that a check knows are looked for from the first line on: a day of other runs may follow
+    them. Of all others the end of the log has the last ones.
 
     Raises:
         OSError: It cannot be read.
@@ -44,11 +54,27 @@ def failures_in(path: Path) -> Iterator[str]:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{path}: no regular file")
+        known = list(_known(stream))
         stream.seek(max(0, status.st_size - _TAIL_BYTES))
-        text = stream.read(_TAIL_BYTES).decode("utf-8", "replace")
-    lines = (line.strip()[:_MAX_CHARACTERS] for line in text.splitlines())
-    found = dict.fromkeys(line for line in lines if _FAILURE.search(line))
-    yield from list(found)[-_MAX_RECORDS:]
+        last = dict.fromkeys(_excerpts(stream.read(_TAIL_BYTES), _FAILURE))
+    yield from dict.fromkeys([*known, *list(last)[-_MAX_RECORDS:]])
+
+
+def _known(stream: BinaryIO) -> Iterator[str]:
+    """Yield the first lines that tell of a failure which a check knows."""
+    found = dict[str, None]()
+    while (block := stream.read(_BLOCK_BYTES)) and len(found) < _MAX_KNOWN:
+        block += stream.readline(_BLOCK_BYTES)
+        if any(mark in block for mark in _MARKS):
+            found.update(dict.fromkeys(_excerpts(block, _KNOWN)))
+    yield from list(found)[:_MAX_KNOWN]
+
+
+def _excerpts(block: bytes, pattern: re.Pattern[str]) -> Iterator[str]:
+    """Yield lines that match, without colours, and without their ends if they are long."""
+    for line in _COLOUR.sub("", block.decode("utf-8", "replace")).splitlines():
+        if match := pattern.search(line):
+            yield line[max(0, match.start() - _AROUND) : match.end() + _AROUND].strip()
 
 
 def read_probe_records(subject: Subject, facts: FactSet) -> ProbeRecordsFact:

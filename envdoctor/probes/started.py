@@ -5,7 +5,6 @@ Nothing runs unless the subject allows it. How a process ends is a reading like 
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -25,6 +24,7 @@ from envdoctor.facts import (
     LoaderFact,
     ProbeRun,
 )
+from envdoctor.probes.heard import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,12 +44,6 @@ _SECONDS = {
 _SHARE_OF_COLLECTIVE = 0.75
 """Of a program's time, after which NCCL gives up by itself and can still say why."""
 
-_STEP = "probe-step: "
-_FATAL = "Fatal Python error: "
-_LOG_LINES = 40
-_REASON_LINES = 4
-_REASON_CHARACTERS = 500
-_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b(:|$)")
 _CUDA_LIBRARY = re.compile(r"lib(cu|nv|nccl|torch|c10|caffe2|triton)")
 
 F = TypeVar("F", bound=Fact)
@@ -124,23 +118,23 @@ def start(
         return ProbeRun(status="skipped", reason="the environment has no interpreter"), {}
     script = Path(__file__).parents[1] / "probe_scripts" / f"{program}.py"
     limit = _limit(program, subject)
-    log = io.StringIO()
+    heard = Heard()
     temporary = tempfile.TemporaryDirectory(prefix="envdoctor-probe-", ignore_cleanup_errors=True)
-    with temporary as folder:
+    with shell.stoppable(), temporary as folder:
         try:
             done = shell.run(
                 [python, str(script), *arguments],
                 env=_variables(subject, folder),
                 timeout=limit,
                 cwd=Path(folder),
-                log=log,
+                watch=heard,
             )
         except TimeoutError:
             reason = f"did not end within {limit:g} s"
-            return _unfinished("timed_out", reason, log.getvalue(), seconds=limit), {}
+            return heard.run("timed_out", reason, seconds=limit), {}
         except ToolError as error:
             return ProbeRun(status="failed", reason=error.message), {}
-    return _ended(done, log.getvalue())
+    return _ended(done, heard)
 
 
 def paired(loaded: Sequence[str], predicted: Mapping[str, str]) -> tuple[LoadedLibrary, ...]:
@@ -165,14 +159,6 @@ def paired(loaded: Sequence[str], predicted: Mapping[str, str]) -> tuple[LoadedL
             where = predicted.get(name, "")
             found.append(LoadedLibrary(name=name or file, path=path, predicted=where))
     return tuple(found)
-
-
-def reason_of(log: str) -> str:
-    """Return what an interpreter says of the exception that ended it; else the last line."""
-    lines = [line for line in log.splitlines() if line.strip() and not line.startswith(_STEP)]
-    raised = [number for number, line in enumerate(lines) if _RAISED.match(line)]
-    begin = raised[-1] if raised else len(lines) - 1
-    return " ".join(lines[max(begin, 0) :][:_REASON_LINES])[:_REASON_CHARACTERS]
 
 
 def gpus(subject: Subject, facts: FactSet, kind: type[Fact]) -> tuple[ProbeRun | None, list[str]]:
@@ -217,12 +203,13 @@ def _variables(subject: Subject, folder: str) -> dict[str, str]:
     return {**quiet, **subject.variables, **own}
 
 
-def _ended(done: Any, log: str) -> tuple[ProbeRun, dict[str, Any]]:
+def _ended(done: Any, heard: Heard) -> tuple[ProbeRun, dict[str, Any]]:
     if done.returncode < 0:
         name = _signal_name(-done.returncode)
-        return _unfinished("crashed", name, log, seconds=done.seconds), {}
+        return heard.run("crashed", name, seconds=done.seconds), {}
     if done.returncode > 0:
-        return _unfinished("failed", reason_of(log), log, seconds=done.seconds), {}
+        reason = heard.reason or f"it said nothing and ended with {done.returncode}"
+        return heard.run("failed", reason, seconds=done.seconds), {}
     # An imported module may print as well.
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     try:
@@ -230,26 +217,8 @@ def _ended(done: Any, log: str) -> tuple[ProbeRun, dict[str, Any]]:
     except ValueError:
         answer = {}
     if not answer:
-        return _unfinished("failed", "it gave no answer", log, seconds=done.seconds), {}
+        return heard.run("failed", "it gave no answer", seconds=done.seconds), {}
     return ProbeRun(status="passed", seconds=round(done.seconds, 3), reason=""), answer
-
-
-def _unfinished(status: Any, reason: str, log: str, *, seconds: float) -> ProbeRun:
-    lines = log.splitlines()[1:]  # the first one is the command
-    steps = [line.removeprefix(_STEP) for line in lines if line.startswith(_STEP)]
-    return ProbeRun(
-        status=status,
-        seconds=round(seconds, 3),
-        reason=reason,
-        step=steps[-1] if steps else "",
-        log="\n".join(_telling_lines(lines)),
-    )
-
-
-def _telling_lines(lines: Sequence[str]) -> Sequence[str]:
-    """Return where a crash was told of, with the innermost call first; else the end."""
-    fatal = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), None)
-    return lines[-_LOG_LINES:] if fatal is None else lines[fatal:][:_LOG_LINES]
 
 
 def _signal_name(number: int) -> str:

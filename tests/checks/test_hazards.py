@@ -43,6 +43,12 @@ FAILED = provoked(ERROR, {}, {})
 HUNG = provoked({"scenario": "cold", "num_hung": 3, "num_calls": 0}, {}, {})
 CALM = provoked({}, {}, {})
 
+PATCHED = LogRecordsFact(
+    records=(RunRecord(source="x.log", text="NameError: module is not installed as a submodule"),)
+)
+ENDED = ProbeRun(status="crashed", reason="SIGSEGV", step="backward, tracing, remedy: none")
+BROKEN = RaceProbeFact(run=ENDED)
+
 OTHER = LogRecordsFact(records=(RunRecord(source="/srv/train.log", text="OutOfMemoryError: x"),))
 
 
@@ -55,7 +61,11 @@ OTHER = LogRecordsFact(records=(RunRecord(source="/srv/train.log", text="OutOfMe
         pytest.param([OTHER], Severity.INFO, id="log-of-another-failure"),
         pytest.param([torch("2.13.0+cu130"), LOG], Severity.WARNING, id="2.13-is-not-cured"),
         pytest.param([torch("2.14.1+cu130"), LOG], Ok, id="2.14"),
+        pytest.param([torch("2.14.1+cu130"), PATCHED], Severity.WARNING, id="2.14-patches"),
+        pytest.param([torch("2.14.1+cu130"), BROKEN], Severity.WARNING, id="2.14-probe-broke"),
+        pytest.param([BROKEN], Severity.WARNING, id="probe-broke"),
         pytest.param([torch("2.9.1+cpu", None)], Skipped, id="cpu"),
+        pytest.param([torch("2.9.1+cpu", None), LOG], Severity.WARNING, id="cpu-log-shows-it"),
         pytest.param([nvidia(gpus=())], Skipped, id="no-gpu"),
         pytest.param([FAILED], Severity.WARNING, id="provoked"),
         pytest.param([HUNG], Severity.WARNING, id="hung"),
@@ -108,6 +118,35 @@ def test_probe_that_broke_off_is_told() -> None:
         "probe at: cold",
         "did not end within 300 s",
     )
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ([LOG, CALM], "among threads: /srv/train.log shows the failure"),
+        ([BROKEN], "among threads: the probe was ended by SIGSEGV (at: backward, tracing"),
+        (
+            [torch("2.14.1"), PATCHED],
+            "thread-local: a trace patches modules for all threads, and x",
+        ),
+        ([torch("2.14.1"), HUNG], "thread-local: 3 workers did not end"),
+    ],
+)
+def test_message_says_what_showed_it(facts: list[Fact], words: str) -> None:
+    assert words in problem("fx-tracing-race", *facts).message
+
+
+@pytest.mark.parametrize(("version", "is_named"), [("2.13.0", True), ("2.14.1", False)])
+def test_a_later_torch_is_no_remedy_where_it_is_there(version: str, *, is_named: bool) -> None:
+    found = problem("fx-tracing-race", torch(version), HUNG)
+    assert ("2.14" in found.remedy.text) is is_named
+    assert any("2.14" in (item.expected or "") for item in found.evidence) is is_named
+
+
+def test_cured_torch_says_whose_the_failures_of_a_log_are() -> None:
+    found = outcome("fx-tracing-race", torch("2.14.1+cu130"), LOG)
+    assert isinstance(found, Ok)
+    assert "/srv/train.log tells is of an earlier torch" in found.note
 
 
 def test_cured_torch_says_that_its_flag_is_thread_local() -> None:

@@ -136,32 +136,42 @@ def test_without_probes_nothing_is_said(check: str) -> None:
     assert "--probe" in found.reason
 
 
+AT = "importing torch"
+
+
 @pytest.mark.parametrize(
     ("ended", "culprit", "says"),
     [
         pytest.param(
-            ProbeRun(status="failed", reason="ImportError: libcudnn.so.9: cannot open shared"),
+            ProbeRun(
+                status="failed", reason="ImportError: libcudnn.so.9: cannot open shared", step=AT
+            ),
             "libcudnn.so.9",
             "libcudnn.so.9",
             id="missing-library",
         ),
         pytest.param(
-            ProbeRun(status="failed", reason="ModuleNotFoundError: No module named 'sympy'"),
+            ProbeRun(
+                status="failed", reason="ModuleNotFoundError: No module named 'sympy'", step=AT
+            ),
             "sympy",
             "sympy",
             id="missing-module",
         ),
         pytest.param(
-            ProbeRun(status="crashed", reason="SIGBUS", step="importing torch"),
+            ProbeRun(status="crashed", reason="SIGBUS", step=AT),
             "torch",
             "SIGBUS (at: importing torch): a library is shorter",
             id="truncated-library",
         ),
         pytest.param(
-            ProbeRun(status="crashed", reason="signal 64"), "torch", "signal 64", id="odd-signal"
+            ProbeRun(status="crashed", reason="signal 64", step=AT),
+            "torch",
+            "signal 64",
+            id="odd-signal",
         ),
         pytest.param(
-            ProbeRun(status="timed_out", reason="did not end within 120 s"),
+            ProbeRun(status="timed_out", reason="did not end within 120 s", step=AT),
             "torch",
             "did not end within 120 s",
             id="hang",
@@ -179,8 +189,26 @@ def test_import_that_fails_names_what_the_message_names(
 
 
 def test_import_that_fails_is_the_only_error() -> None:
-    found = report(importing(run=ProbeRun(status="crashed", reason="SIGSEGV")))
+    found = report(importing(run=ProbeRun(status="crashed", reason="SIGSEGV", step=AT)))
     assert [item.culprit for item in found.problems()] == ["torch"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "says"),
+    [
+        ("failed", "/e/bin/python: Exec format error", "failed: /e/bin/python: Exec format error"),
+        ("crashed", "SIGKILL", "was ended by SIGKILL: something killed it"),
+        ("timed_out", "did not end within 120 s", "did not end within 120 s"),
+    ],
+)
+def test_python_that_does_not_start_is_not_cured_by_another_torch(
+    status: Any, reason: str, says: str
+) -> None:
+    found = problem("torch-import-fails", importing(run=ProbeRun(status=status, reason=reason)))
+    assert found.message.startswith("the environment's Python, started to import torch, ")
+    assert says in found.message
+    assert (found.culprit, found.remedy.kind) == ("bin/python", "recreate-venv")
+    assert found.remedy.commands == ()
 
 
 def test_gpu_that_torch_does_not_see_tells_what_torch_says() -> None:

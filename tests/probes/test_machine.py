@@ -32,7 +32,7 @@ from envdoctor.probes.network import (
     read_nccl_plugins,
     read_network,
 )
-from envdoctor.probes.run_records import read_log_records
+from envdoctor.probes.run_records import failures_in, read_log_records
 from envdoctor.probes.services import read_kernel_log, read_services
 from envdoctor.probes.storage import read_storage
 from envdoctor.probes.subject import Subject
@@ -285,6 +285,47 @@ def test_failures_at_the_end_of_a_log(tmp_path: Path) -> None:
         RunRecord(source="/train.log", text="RuntimeError: FX to symbolically trace"),
         RunRecord(source="/train.log", text="ValueError: x"),
     )
+
+
+FX = "Detected that you are using FX to symbolically trace a dynamo-optimized function"
+NOISE = "".join(f"[{number}] OSError: no {number}\n" for number in range(300))
+
+
+@pytest.mark.parametrize(
+    ("log", "text"),
+    [
+        pytest.param(f"RuntimeError: {FX}", f"RuntimeError: {FX}", id="no-end-of-line"),
+        pytest.param(f"w-3 | [rank3]: {FX}. x\n", f"w-3 | [rank3]: {FX}. x", id="no-class"),
+        pytest.param(f"\x1b[31mRuntimeError\x1b[0m: {FX}\n", f"RuntimeError: {FX}", id="coloured"),
+        pytest.param(f" 5%\r{FX}\r\n", FX, id="behind-a-progress-bar"),
+        pytest.param(f"| {FX[:36]} |\n| {FX[36:]} |\n", f"| {FX[:36]} |", id="in-a-frame"),
+        pytest.param(f"{FX[:40]}", FX[:40], id="cut-off"),
+        pytest.param(f"{'y' * 900}{FX}{'z' * 900}\n", f"{'y' * 200}{FX}", id="in-a-long-line"),
+        pytest.param(f"{FX}\n{NOISE}", FX, id="many-others-follow"),
+        pytest.param(f"{FX}\n" + "step\n" * 1_000_000, FX, id="far-from-the-end"),
+        pytest.param(f"\0\0\n{FX}\n\xff", FX, id="binary"),
+    ],
+)
+def test_known_failure_is_found_wherever_it_is(tmp_path: Path, log: str, text: str) -> None:
+    path = write(tmp_path / "train.log", log)
+    records = read_log_records(Subject(prefix=tmp_path, logs=(path,)), NOTHING).records
+    assert records[0].text.startswith(text)
+    assert len(records[0].text) < 700
+
+
+def test_known_failure_of_every_step_is_told_a_few_times(tmp_path: Path) -> None:
+    path = write(tmp_path / "train.log", "".join(f"{number} {FX}\n" for number in range(10_000)))
+    records = read_log_records(Subject(prefix=tmp_path, logs=(path,)), NOTHING).records
+    assert [record.text for record in records] == [f"{number} {FX}" for number in range(5)]
+
+
+@given(st.binary(max_size=2_000))
+def test_any_bytes_are_a_log(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.log")
+        path.write_bytes(content)
+        for text in failures_in(path):
+            assert "\n" not in text
 
 
 def test_log_that_is_a_fifo_is_refused(tmp_path: Path) -> None:

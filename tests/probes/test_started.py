@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +26,10 @@ from envdoctor.facts import (
     ProbeRun,
 )
 from envdoctor.probes import started
+from envdoctor.probes.heard import Heard
 from envdoctor.probes.interpreter import read_interpreter
 from envdoctor.probes.subject import Probing, Subject
+from tests.processes import is_alive, wait_until
 
 SCRIPTS = Path(started.__file__).parents[1] / "probe_scripts"
 WHOLE_TORCH = """
@@ -64,6 +68,13 @@ def facts_of(subject: Subject) -> FactSet:
     return FactSet([read_interpreter(subject, FactSet([]))])
 
 
+def heard(log: str) -> Heard:
+    found = Heard()
+    for line in log.splitlines():
+        found.line(line)
+    return found
+
+
 def imported(subject: Subject) -> ImportProbeFact:
     return started.probe_import(subject, facts_of(subject))
 
@@ -94,6 +105,8 @@ def test_nothing_runs_without_leave(tmp_path: Path) -> None:
         pytest.param("import os; print('{'); os._exit(0)", "failed", "it gave no answer"),
         pytest.param("raise SystemExit('gone')", "failed", "gone"),
         pytest.param("def (", "failed", "SyntaxError: invalid syntax"),
+        pytest.param("import os; os._exit(3)", "failed", "it said nothing and ended with 3"),
+        pytest.param("import os; os.write(2, b'x\\nboom'); os._exit(1)", "failed", "boom"),
     ],
 )
 def test_how_a_process_ends_is_a_reading(
@@ -108,6 +121,37 @@ def test_process_that_hangs_is_ended(tmp_path: Path) -> None:
     run = imported(replace(subject, probing=Probing(timeout_seconds=1))).run
     assert (run.status, run.reason) == ("timed_out", "did not end within 1 s")
     assert run.step == "importing torch"
+
+
+WITH_A_CHILD = """
+import pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+pathlib.Path({pids!r}).write_text(str(child.pid))
+{then}
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_check_that_is_ended_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    pids = tmp_path / "pids"
+    prefix = tmp_path / "env"
+    make_runnable(prefix, WITH_A_CHILD.format(pids=str(pids), then="time.sleep(60)"))
+    next(prefix.glob("lib/*/site-packages/torch")).joinpath("version.py").touch()
+    argv = [sys.executable, "-m", "envdoctor", "check", "--probe", "--prefix", str(prefix)]
+    running = subprocess.Popen(argv, cwd=SCRIPTS.parents[1])
+    wait_until(lambda: pids.exists() and pids.read_text())
+    running.send_signal(number)
+    assert running.wait(timeout=20) == 130
+    assert not is_alive(int(pids.read_text()))
+
+
+def test_program_that_ends_leaves_no_process(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    run = imported(
+        make_runnable(tmp_path / "env", WITH_A_CHILD.format(pids=str(pids), then=""))
+    ).run
+    assert run.status == "failed"
+    wait_until(lambda: not is_alive(int(pids.read_text())))
 
 
 def test_crash_is_told_from_its_innermost_call(tmp_path: Path) -> None:
@@ -234,7 +278,7 @@ def test_predictions_come_from_the_loader_fact(tmp_path: Path) -> None:
 
 @given(st.text(st.characters(codec="utf-8")))
 def test_reason_of_any_log_is_short_and_one_line(log: str) -> None:
-    reason = started.reason_of(log)
+    reason = heard(log).reason
     assert len(reason) <= 500
     assert "\n" not in reason
 
@@ -258,7 +302,7 @@ def test_reason_of_any_log_is_short_and_one_line(log: str) -> None:
     ],
 )
 def test_reason_is_what_the_exception_says(log: str, reason: str) -> None:
-    assert started.reason_of(log) == reason
+    assert heard(log).reason == reason
 
 
 def test_real_torch_imports_from_where_the_files_foretell() -> None:

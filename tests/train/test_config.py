@@ -125,7 +125,7 @@ def test_contradicting_settings_are_refused(
         load_config(run_file)
 
 
-@pytest.mark.parametrize("text", ["name = ", "\xff\xfe", "[a]\n[a]\n"])
+@pytest.mark.parametrize("text", ["name = ", "\xff\xfe", "[a]\n[a]\n", f"a = {'[' * 9_999}"])
 def test_broken_toml_is_one_line(tmp_path: Path, text: str) -> None:
     run_file = tmp_path / "run.toml"
     run_file.write_bytes(text.encode("latin-1"))
