@@ -17,9 +17,7 @@ def main() -> None:
     gc.set_threshold(500_000)
     _ensure_output()
     try:
-        from envdoctor.cli import app  # noqa: PLC0415  Ctrl-C during the import is handled as well
-
-        app()
+        _run()
     except EnvdoctorError as error:
         if report := getattr(error, "report", None):
             from envdoctor.render import report_lines, show  # noqa: PLC0415  only on this path
@@ -43,6 +41,17 @@ def main() -> None:
             sys.exit(ExitCode.SPACE)
         traceback.print_exc()
         sys.exit(ExitCode.INTERNAL)
+
+
+def _run() -> None:
+    from envdoctor.cli import app  # noqa: PLC0415  Ctrl-C during the import is handled as well
+
+    try:
+        app()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # click makes exit code 1 of it
+            raise end.__context__ from None
+        raise
 
 
 def _safe(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,24 @@ def replace_text(path: Path, text: str, *, encoding: str = "utf-8") -> None:
     Raises:
         OSError: It cannot be written; nothing has changed then.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding=encoding) as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    replace_bytes(path, text.encode(encoding))
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Write a file in one step, as `replace_text` does.
+
+    Raises:
+        OSError: It cannot be written; nothing has changed then.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
@@ -44,6 +55,8 @@ def sync_file_system(folder: Path) -> None:
 
     Source: syncfs(2).
     """
+    import ctypes  # noqa: PLC0415  for built environments only
+
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "syncfs"):
         os.sync()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from envdoctor.caches.entries import CachedFile
     from envdoctor.facts import PathStep
 
-_SHOWN = 3
+_SHOWN, _REPAIRED = 3, 20
 _NOBODY = 65534
 """The owner that a container without root shows for whatever belongs to the host's root."""
 
@@ -68,10 +68,12 @@ def weak_members(
     if found:
         names = ", ".join(item.path for item in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        # By name: where a variable names /tmp or a home folder, -R would change what is no cache.
+        paths = " ".join(_quoted(f"{root}/{item.path}") for item in found[:_REPAIRED])
         yield WeakSpot(
             path=f"{root}/{found[0].path}",
             message=f"{root} holds what everybody can write: {names}{more}",
-            remedy=f"chmod -R o-w {_quoted(root)}",
+            remedy=f"chmod o-w {paths}",
         )
 
 

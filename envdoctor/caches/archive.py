@@ -22,7 +22,8 @@ SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 256 * 1024**2
 MOVABLE: tuple[RootKind, ...] = ("inductor", "triton", "flashinfer")
-"""Caches that another machine can use; the driver's own is bound to its index."""
+"""Caches that another machine can use. The driver's own is bound to its index; precompiled headers
+are of no use to a cache that is full, and bound to paths and to the compiler."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAX_PATH = 1024
@@ -85,6 +86,8 @@ def read_manifest(content: bytes, *, source: Path) -> Manifest:
         raise invalid(source, f"its manifest cannot be read: {error}") from None
     if found.schema != SCHEMA_VERSION:
         raise invalid(source, f"its form is {found.schema}, this envdoctor reads {SCHEMA_VERSION}")
+    if not found.files:
+        raise invalid(source, "it holds no file")
     seen: set[tuple[str, str]] = set()
     for file in found.files:
         if reason := _refusal(file):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-RootKind = Literal["inductor", "triton", "flashinfer", "cuda"]
+RootKind = Literal["inductor", "headers", "triton", "flashinfer", "cuda"]
 EntryKind = Literal["graph", "code", "kernel", "autotune", "lock", "temporary", "other"]
 """`graph` is a pickle of FX graph or AOTAutograd, `code` what Inductor wrote and compiled,
 `kernel` a folder of Triton's. `other` is what bears no name that the cache's owner gives: it may be
@@ -21,7 +21,8 @@ _NAME = r"[a-z2-7]{51}"
 _GRAPH = re.compile(
     rf"(?:fxgraph/[a-z2-7]{{2}}/f{_NAME}|aotautograd/a{_NAME})/(?P<name>[^/]+)", re.ASCII
 )
-_CODE = re.compile(rf"((?:[a-z0-9]{{2}}|precompiled_headers)/c{_NAME})\.[^/]+", re.ASCII)
+_CODE = re.compile(rf"([a-z0-9]{{2}}/c{_NAME})\.[^/]+", re.ASCII)
+_HEADER = re.compile(rf"(c{_NAME})\.[^/]+", re.ASCII)
 _TUNED = re.compile(r"[a-z0-9]{2}/[a-z0-9_]+\.best_config|cache/[0-9a-f]{64}", re.ASCII)
 _LOCK = re.compile(r"locks/[A-Za-z0-9_.-]+\.lock", re.ASCII)
 _KEY = r"[A-Za-z0-9_-]{43,64}"
@@ -125,6 +126,13 @@ def _inductor(path: str) -> tuple[str, EntryKind]:
     return path, "autotune" if _TUNED.fullmatch(path) else "other"
 
 
+def _headers(path: str) -> tuple[str, EntryKind]:
+    """Name the entry of a file in Inductor's folder of precompiled headers."""
+    if match := _HEADER.fullmatch(path):
+        return match[1], "code"
+    return path, "lock" if _LOCK.fullmatch(path) else "other"
+
+
 def _triton(path: str) -> tuple[str, EntryKind]:
     """Name the entry of a file in Triton's own cache: one folder a key."""
     match = _KERNEL.fullmatch(path)
@@ -144,6 +152,7 @@ def _loose(path: str) -> tuple[str, EntryKind]:
 
 _NAMERS: dict[RootKind, Callable[[str], tuple[str, EntryKind]]] = {
     "inductor": _inductor,
+    "headers": _headers,
     "triton": _triton,
     "flashinfer": _flashinfer,
     "cuda": _loose,

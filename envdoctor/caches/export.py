@@ -46,7 +46,7 @@ def export(surveys: Sequence[Survey], fingerprint: Fingerprint, target: Path) ->
         IntegrityError: A cache changed meanwhile.
         SpaceError: The file cannot be written.
     """
-    if target.exists():
+    if target.exists() or target.is_symlink():
         raise UsageError(f"{target} is there already", reference="target-exists")
     moved = [survey for survey in surveys if survey.place.kind in MOVABLE]
     manifest = Manifest(

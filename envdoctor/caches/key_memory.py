@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from envdoctor.durable import replace_text
 from envdoctor.probes.build_keys import (
     can_import,
     entry_prefix,
@@ -133,10 +133,8 @@ class Memory:
     def _save(self) -> None:
         kept = dict(list(self._keys.items())[-_MAX_REMEMBERED:])
         text = json.dumps(msgspec.to_builtins(kept))
-        temporary = self._path.with_name(f".{_FILE}.{os.getpid()}.tmp")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary.write_text(text, "ascii")
-            temporary.replace(self._path)
+            replace_text(self._path, text)
         except OSError:
             return  # it is computed again next time

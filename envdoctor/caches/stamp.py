@@ -5,8 +5,6 @@ They lie in envdoctor's home, not in the cache: who can write into a cache canno
 
 from __future__ import annotations
 
-import os
-from errno import EINVAL
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +12,8 @@ import msgspec
 from envdoctor.caches.entries import RootKind
 from envdoctor.caches.fingerprint import Fingerprint
 from envdoctor.caches.stamp_places import place
+from envdoctor.durable import replace_bytes
+from envdoctor.errors import SpaceError
 from envdoctor.formats.printable import encodable
 
 if TYPE_CHECKING:
@@ -79,21 +79,26 @@ def save(home: Path, stamp: Stamp) -> None:
     """Write a stamp in one step, in place of the one of the same cache and fingerprint.
 
     Raises:
-        OSError: It cannot be written.
+        SpaceError: It cannot be written.
     """
     try:
         content = msgspec.json.encode(stamp)
     except UnicodeEncodeError:
-        raise OSError(EINVAL, f"{encodable(stamp.root)} is no UTF-8 text") from None
+        raise _unwritable(home, f"{encodable(stamp.root)} is no UTF-8 text") from None
     folder = place(home, stamp.root)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{stamp.fingerprint.id}.json"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_bytes(folder / f"{stamp.fingerprint.id}.json", content)
+    except OSError as error:
+        raise _unwritable(home, str(error.strerror)) from error
+
+
+def _unwritable(home: Path, reason: str) -> SpaceError:
+    return SpaceError(
+        f"stamps cannot be written below {home}: {reason}",
+        reference="home-not-writable",
+        hint="set ENVDOCTOR_HOME to a folder of your own",
+    )
 
 
 def matching(stamps: Iterable[Stamp], fingerprint: Fingerprint) -> Stamp | None:

@@ -13,7 +13,7 @@ from envdoctor.caches import stamp as stamps
 from envdoctor.caches.access import WeakSpot, weak_members, weak_steps
 from envdoctor.caches.entries import Entry, group, name_of
 from envdoctor.caches.judge import Judgement, Surroundings, Vouched, judge
-from envdoctor.probes.cache_access import steps_to
+from envdoctor.probes.cache_access import steps_of_links, steps_to
 from envdoctor.probes.cache_files import (
     Listing,
     held_locks,
@@ -38,6 +38,7 @@ _PICKLE_BYTES = 64 * 1024**2
 
 
 _UNREAD = Reading()
+_NO_FOLDER = "it is no folder"
 
 
 @keyword_value
@@ -154,19 +155,7 @@ class _Reader:
 
     def survey(self, listing: Listing | None, meter: _Meter) -> Survey:
         """Return what the cache holds; None stands for a cache that is not there."""
-        steps = tuple(steps_to(self._place.path))
-        weak = list(weak_steps(steps, uid=self._around.uid))
-        outside = Survey(
-            place=self._place,
-            root=self._root,
-            exists=listing is not None,
-            steps=steps,
-            filesystem=filesystem.kind(Path(self._root)),
-            free_bytes=_free(self._root),
-            weak_spots=tuple(weak),
-            stamps=tuple(self._stamps),
-            readings={},
-        )
+        outside = self._outside(listing)
         entries = group(self._place.kind, listing.files) if listing else []
         vouched = [(one, self._by_entry(one, entries)) for one in self._stamps]
         if listing is None:
@@ -184,15 +173,33 @@ class _Reader:
             judgements.append(judge(entry, reading, self._around, said))
             meter.add(entry.size)
         missing = self._missing(vouched, {entry.path for entry in entries})
-        weak += weak_members(self._root, listing.folders, listing.files)
+        links = list(steps_of_links(self._root, listing.files))
+        weak = [*outside.weak_spots, *weak_members(self._root, listing.folders, listing.files)]
+        weak += weak_steps((step for link in links for step in link), uid=self._around.uid)
         return replace(
             outside,
             judgements=tuple(self._renamed(judgements, readings)),
             missing=missing,
             locks=locks,
-            weak_spots=tuple(weak),
+            weak_spots=tuple(dict.fromkeys(weak)),
             readings=readings,
-            unread=listing.unread,
+            unread=(*listing.unread, *(_behind(link) for link in links)),
+        )
+
+    def _outside(self, listing: Listing | None) -> Survey:
+        """Return what can be told of the cache without its entries."""
+        steps = tuple(steps_to(self._place.path))
+        return Survey(
+            place=self._place,
+            root=self._root,
+            exists=listing is not None,
+            steps=steps,
+            filesystem=filesystem.kind(Path(self._root)),
+            free_bytes=_free(self._root),
+            weak_spots=tuple(weak_steps(steps, uid=self._around.uid)),
+            stamps=tuple(self._stamps),
+            readings={},
+            unread=() if listing or not os.path.lexists(self._root) else (_NO_FOLDER,),
         )
 
     def _by_entry(self, stamp: Stamp, entries: Sequence[Entry]) -> _Files:
@@ -269,6 +276,12 @@ def _has_stat(entry: Entry, one: Vouched) -> bool:
         if stamped is None or stamped.mtime_ns != file.mtime_ns or stamped.size != file.size:
             return False
     return True
+
+
+def _behind(link: Sequence[PathStep]) -> str:
+    """Return what is said of a link in a cache that leads to a folder."""
+    last = link[-1]
+    return f"what lies in {last.path}, where a link in the cache leads"
 
 
 def _free(root: str) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import shutil
+import stat
 import tarfile
 import time
 import zlib
 from contextlib import contextmanager
+from errno import EINVAL
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,11 +56,13 @@ class Archive:
 
     Raises:
         IntegrityError: It is no exported cache, or is damaged.
-        OSError: It cannot be opened.
+        OSError: It cannot be opened, or is no regular file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(EINVAL, "no regular file")
         with self._guarded():
             self._tar = tarfile.open(path, "r:gz")  # noqa: SIM115  closed by `close`
             self.manifest = self._read_manifest()
@@ -92,8 +97,9 @@ class Archive:
             self._require_room(roots, digests)
             return self._put(stages, roots, digests)
         except OSError as error:
+            where = error.filename or " and ".join(sorted(set(roots.values())))
             raise SpaceError(
-                f"the cache cannot be written: {error.strerror or error}: {error.filename}",
+                f"the cache cannot be written: {error.strerror or error}: {where}",
                 reference="import-failed",
             ) from error
         finally:
@@ -124,7 +130,15 @@ class Archive:
                 stage.write_bytes(content)
                 digest = hashlib.sha256(content).hexdigest()
             found.append(digest)
+        self._require_end()
         return found
+
+    def _require_end(self) -> None:
+        """Read what follows the last member, which is zeros and the checksum of the whole file."""
+        rest = self._tar.fileobj if self._tar.next() is None else None
+        while block := rest.read(_BLOCK) if rest else b"more":
+            if block.strip(b"\0"):
+                raise invalid(self.path, "it holds more than its manifest names")
 
     def _copy(self, member: tarfile.TarInfo, file: ArchivedFile, stage: Path) -> str:
         stream = self._tar.extractfile(member)
@@ -205,7 +219,7 @@ class Archive:
     def _guarded(self) -> Iterator[None]:
         try:
             yield
-        except (tarfile.TarError, EOFError, zlib.error) as error:
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise invalid(self.path, f"it is damaged: {error}") from None
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from envdoctor.caches import stamp as stamps
 from envdoctor.caches.entries import COUNTED
 from envdoctor.caches.stamp import Stamp, StampedFile
-from envdoctor.errors import SpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,30 +40,13 @@ def stamp_all(
     Raises:
         SpaceError: A stamp cannot be written.
     """
-    try:
-        return _stamp_all(surveys, fingerprint, home=home, by=by, runs=runs or {})
-    except OSError as error:
-        raise SpaceError(
-            f"stamps cannot be written below {home}: {error.strerror}",
-            reference="home-not-writable",
-            hint="set ENVDOCTOR_HOME to a folder of your own",
-        ) from error
-
-
-def _stamp_all(
-    surveys: Iterable[Survey],
-    fingerprint: Fingerprint,
-    *,
-    home: Path,
-    by: str,
-    runs: Mapping[str, str],
-) -> int:
     number = 0
     for survey in surveys:
         if not (survey.exists or runs):
             continue
-        files = {file.path: file for _, file in _passed(survey)}
-        number += len({path for path, _ in _passed(survey)})
+        passed = list(_passed(survey))
+        files = {file.path: file for _, file in passed}
+        number += len({path for path, _ in passed})
         before = stamps.matching(survey.stamps, fingerprint)
         stamps.save(
             home,
@@ -74,7 +56,7 @@ def _stamp_all(
                 fingerprint=fingerprint,
                 made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 by=by,
-                runs={**(before.runs if before else {}), **runs},
+                runs={**(before.runs if before else {}), **(runs or {})},
                 files=tuple(files[path] for path in sorted(files)),
             ),
         )

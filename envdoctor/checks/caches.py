@@ -18,6 +18,7 @@ from envdoctor.facts import (
 from envdoctor.verdict import Evidence, Ok, Problem, Remedy, Severity, Verdict
 
 _VARIABLES = {"triton": "TRITON_CACHE_DIR", "inductor": "TORCHINDUCTOR_CACHE_DIR"}
+_COMPILERS = frozenset({*_VARIABLES, "headers"})
 _OWNER_WRITES, _OTHERS_WRITE = 0o200, 0o002
 
 
@@ -126,7 +127,8 @@ def cache_folder_open_to_all(caches: CachesFact, user: UserFact | None) -> Verdi
     ## What it checks
     The permission bits of the cache folders and of every folder on the way to them, through links:
     writable for others without the sticky bit. And whether a folder or link on the way belongs to
-    somebody else than this user and root.
+    somebody else than this user and root. Inductor keeps precompiled C++ headers in its default
+    folder below the one for temporary files whatever TORCHINDUCTOR_CACHE_DIR says: that one too.
 
     ## Why it matters
     Entries are shared objects and pickles that run as you: anybody can replace them.
@@ -141,7 +143,7 @@ def cache_folder_open_to_all(caches: CachesFact, user: UserFact | None) -> Verdi
     spots = {
         spot.path: _open_spot(folder, spot)
         for folder in caches.folders
-        if folder.exists and folder.kind in _VARIABLES
+        if folder.exists and folder.kind in _COMPILERS
         for spot in _spots(folder, user)
     }
     return problems([*spots.values()], Ok("no compile cache is open to everybody"))
@@ -155,7 +157,8 @@ def _spots(folder: CacheFolder, user: UserFact | None) -> list[WeakSpot]:
     if folder.steps and user:
         last = folder.steps[-1].path
         spots = weak_steps(folder.steps, uid=user.uid)
-        return [spot for spot in spots if spot.is_open or spot.path != last]
+        is_judged = folder.kind in _VARIABLES
+        return [spot for spot in spots if spot.is_open or spot.path != last or not is_judged]
     owner = folder.owner
     if owner is None or owner.mode is None:
         return []
@@ -195,7 +198,7 @@ def stray_cache_left(caches: CachesFact) -> Verdict:
     ## Source
     flashinfer/jit/env.py, read 2026-11-29; vLLM documentation, environment variables.
     """
-    left = [folder for folder in caches.folders if folder.kind not in _VARIABLES]
+    left = [folder for folder in caches.folders if folder.kind not in _COMPILERS]
     if not left:
         return Ok("none")
     names = ", ".join(folder.path for folder in left)

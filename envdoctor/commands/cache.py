@@ -98,7 +98,8 @@ def verify(
     corrupt: cut short, empty, overwritten, not what was stamped, or left by a dead process.
     unknown: nothing is wrong with it, and nobody vouches for it.
 
-    Exit code 1 if an entry is corrupt, a stamped one is gone, or others can write to a cache.
+    Exit code 1 if an entry is corrupt, a stamped one is gone, others can write to a cache, or a
+    folder of it could not be read.
     """
     from envdoctor.caches.vouch import stamp_all
     from envdoctor.formats.cache_data import to_data

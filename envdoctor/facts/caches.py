@@ -7,7 +7,7 @@ from typing import Literal
 from envdoctor.facts.fact import Fact
 from envdoctor.value import keyword_value
 
-CacheKind = Literal["triton", "inductor", "flashinfer", "vllm", "sglang", "tvm-ffi"]
+CacheKind = Literal["triton", "inductor", "headers", "flashinfer", "vllm", "sglang", "tvm-ffi"]
 
 
 @keyword_value
@@ -105,6 +105,8 @@ class CachesFact(Fact):
 
     Args:
         folders: Those of Triton and Inductor, there or not; those of others if they are there.
+            `headers` is Inductor's default folder where a variable names another one: it keeps C++
+            headers there all the same.
         triton_installed: When Triton was installed, in seconds since the epoch; None if unknown.
     """
 

@@ -45,6 +45,7 @@ def status_lines(
         yield Line(f"{survey.place.kind:<11}{survey.place.path}", "bold")
         yield from (Line(f"  {text}") for text in _state(survey, around))
         yield from (Line(f"  ! {spot.message}", "bold red") for spot in survey.weak_spots)
+        yield from (Line(f"  not read: {text}", "yellow") for text in survey.unread)
         if verbose:
             for one in survey.judgements:
                 made = made_for(survey, one, around)
@@ -61,7 +62,7 @@ def verify_lines(
     """Yield how many entries of each class there are, with examples, and one closing line."""
     yield from _heading(scene, around)
     for survey in surveys:
-        if not (survey.judgements or survey.missing or survey.weak_spots):
+        if not (survey.judgements or survey.missing or survey.weak_spots or survey.unread):
             continue
         yield Line("")
         yield Line(f"{survey.place.kind:<11}{survey.place.path}", "bold")
@@ -126,8 +127,9 @@ def warmed_lines(done: Warmed) -> Iterator[Line]:
 
 
 def is_in_order(survey: Survey) -> bool:
-    """Tell whether nothing is corrupt, gone or open to others."""
-    return not (of_class(survey, "corrupt") or survey.missing or survey.weak_spots)
+    """Tell whether all was looked at, and nothing is corrupt, gone or open to others."""
+    is_known = not (survey.missing or survey.unread)
+    return is_known and not (of_class(survey, "corrupt") or survey.weak_spots)
 
 
 def _heading(scene: Scene, around: Surroundings) -> Iterator[Line]:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import TYPE_CHECKING
 
 from envdoctor.facts import PathStep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from envdoctor.caches.entries import CachedFile
 
 _MAX_LINKS = 40
 """Links on one way; the kernel gives up there as well."""
@@ -39,6 +45,17 @@ def steps_to(path: str) -> list[PathStep]:
         pending += [one for one in reversed(step.target.split("/")) if one]
         here = "/" if step.target.startswith("/") else here
     return list(dict.fromkeys(found))
+
+
+def steps_of_links(root: str, files: Iterable[CachedFile]) -> Iterator[list[PathStep]]:
+    """Yield the way to each folder that a link below a cache's root leads to.
+
+    Torch follows such a link; a listing does not.
+    """
+    for file in files:
+        path = f"{root}/{file.path}"
+        if stat.S_ISLNK(file.mode) and os.path.isdir(path):  # noqa: PTH112  no Path is at hand
+            yield steps_to(path)
 
 
 def _add(found: list[PathStep], path: str) -> PathStep | None:

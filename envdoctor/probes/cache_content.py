@@ -230,6 +230,14 @@ def metadata_saying(content: bytes) -> Saying:
     )
 
 
+def header_saying(first: bytes) -> Saying:
+    """Return whether a precompiled C++ header is one, by its first four bytes or more.
+
+    Source: gcc/c-family/c-pch.cc and clang/Serialization/ASTBitCodes.h, read 2026-11-30.
+    """
+    return Saying() if first[:4] in (b"gpch", b"CPCH") else Saying(fault="no precompiled header")
+
+
 def autotune_saying(content: bytes) -> Saying:
     """Return what Inductor's records of tuning say."""
     data: Any

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from envdoctor.facts import FactSet, Unavailable, UserFact
+from envdoctor.probes.files import is_folder
 from envdoctor.value import keyword_value
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _FALSE = frozenset({"0", "", "false", "no", "off"})
 _USER_NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 _TEMPORARY = ("TMPDIR", "TEMP", "TMP")
+_TEMPORARY_DEFAULTS = ("/tmp", "/var/tmp", "/usr/tmp")
 
 
 @keyword_value
@@ -30,7 +32,7 @@ class CachePlace:
         disabled_by: The setting that leaves it unused, such as `CUDA_CACHE_DISABLE=1`.
     """
 
-    kind: Literal["inductor", "triton", "flashinfer", "cuda"]
+    kind: Literal["inductor", "headers", "triton", "flashinfer", "cuda"]
     path: str
     decided_by: str
     disabled_by: str = ""
@@ -40,6 +42,7 @@ def cache_places(subject: Subject, facts: FactSet) -> list[CachePlace]:
     """Return every cache that processes of the environment would use, each folder once."""
     found = [
         inductor_place(subject, facts),
+        headers_place(subject, facts),
         triton_place(subject, facts),
         flashinfer_place(subject, facts),
         cuda_place(subject, facts),
@@ -65,17 +68,35 @@ def inductor_place(subject: Subject, facts: FactSet) -> CachePlace | None:
             decided_by="TORCHINDUCTOR_CACHE_DIR",
             disabled_by=disabled,
         )
-    name = user_name(variables, facts)
+    default = _inductor_default(subject, facts)
+    if default is None:
+        return None
+    path, decided_by = default
+    return CachePlace(kind="inductor", path=path, decided_by=decided_by, disabled_by=disabled)
+
+
+def headers_place(subject: Subject, facts: FactSet) -> CachePlace | None:
+    """Return where Inductor keeps the C++ headers that it compiles into all code for the CPU.
+
+    They lie in its default folder whatever TORCHINDUCTOR_CACHE_DIR says.
+
+    Source: torch/_inductor/codecache.py 2.13, `_HEADER_DIR`, read 2026-11-30.
+    """
+    default = _inductor_default(subject, facts)
+    if default is None:
+        return None
+    path, decided_by = default
+    return CachePlace(kind="headers", path=f"{path}/precompiled_headers", decided_by=decided_by)
+
+
+def _inductor_default(subject: Subject, facts: FactSet) -> tuple[str, str] | None:
+    """Return Inductor's folder where no variable names one, and what decides it."""
+    name = user_name(subject.variables, facts)
     if not name:
         return None
-    folder, decided_by = _temporary_folder(variables)
+    folder, decided_by = _temporary_folder(subject)
     safe = re.sub(r'[\\/:*?"<>|]', "_", name)
-    return CachePlace(
-        kind="inductor",
-        path=f"{folder}/torchinductor_{safe}",
-        decided_by=decided_by,
-        disabled_by=disabled,
-    )
+    return f"{folder}/torchinductor_{safe}", decided_by
 
 
 def triton_place(subject: Subject, facts: FactSet) -> CachePlace | None:
@@ -157,12 +178,25 @@ def user_name(variables: Mapping[str, str], facts: FactSet) -> str:
     return user.name or f"uid_{user.uid}"
 
 
-def _temporary_folder(variables: Mapping[str, str]) -> tuple[str, str]:
-    """Return the folder for temporary files and what decides it, as `tempfile.gettempdir` does."""
-    for name in _TEMPORARY:
-        if folder := variables.get(name):
-            return _absolute(folder).rstrip("/"), name
+def _temporary_folder(subject: Subject) -> tuple[str, str]:
+    """Return the folder for temporary files and what decides it, as `tempfile.gettempdir` does.
+
+    It passes over folders that are not there or cannot be written.
+
+    Source: Lib/tempfile.py of CPython 3.11, read 2026-11-30.
+    """
+    named = [(subject.variables.get(name, ""), name) for name in _TEMPORARY]
+    named += [(folder, "default") for folder in _TEMPORARY_DEFAULTS]
+    for folder, decided_by in named:
+        if folder and _is_usable(subject, _absolute(folder)):
+            return _absolute(folder).rstrip("/"), decided_by
     return "/tmp", "default"
+
+
+def _is_usable(subject: Subject, folder: str) -> bool:
+    if not is_folder(subject.locate(folder)):
+        return False
+    return not subject.is_this_machine or os.access(folder, os.W_OK | os.X_OK)
 
 
 def _switch(variables: Mapping[str, str], *, on: Iterable[str], off: Iterable[str] = ()) -> str:

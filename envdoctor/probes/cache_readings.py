@@ -11,6 +11,7 @@ from envdoctor.probes.cache_content import (
     Saying,
     autotune_saying,
     cubin_saying,
+    header_saying,
     library_saying,
     metadata_saying,
     open_regular,
@@ -131,6 +132,7 @@ def _whole(entry: Entry, file: CachedFile, content: bytes) -> Saying:
 
 _CONTENT: Mapping[str, Callable[[bytes], Saying]] = {
     ".cubin": cubin_saying,
+    ".gch": header_saying,
     ".json": metadata_saying,
     ".py": lambda content: source_saying(content, is_python=True),
     **dict.fromkeys(_SOURCES, lambda content: source_saying(content, is_python=False)),
@@ -141,12 +143,10 @@ def _head(entry: Entry, file: CachedFile, path: str, *, allowance: Allowance) ->
     name = file.path.rpartition("/")[2]
     if entry.kind == "other":
         return _NOTHING
-    if entry.kind == "graph" or name.endswith(".so"):
+    if entry.kind == "graph" or name.endswith((".so", ".gch")):
         descriptor = open_regular(path)
         try:
-            if entry.kind == "graph":
-                return _pickle_start(descriptor, file.size, allowance)
-            return library_saying(_reader(descriptor), file.size, name=name)
+            return _beginning(entry, file, descriptor, allowance=allowance)
         finally:
             os.close(descriptor)
     if name.endswith(".cubin") and file.size < _QUICK_CUBIN:
@@ -157,10 +157,15 @@ def _head(entry: Entry, file: CachedFile, path: str, *, allowance: Allowance) ->
     return _NOTHING
 
 
-def _pickle_start(descriptor: int, size: int, allowance: Allowance) -> Saying:
-    content = read_marks(descriptor, size, limit=allowance.num_bytes)
-    allowance.num_bytes = max(allowance.num_bytes - len(content), 0)
-    return pickle_saying(content)
+def _beginning(entry: Entry, file: CachedFile, descriptor: int, *, allowance: Allowance) -> Saying:
+    """Return what a pickle, shared object or precompiled header says in its beginning."""
+    if entry.kind == "graph":
+        content = read_marks(descriptor, file.size, limit=allowance.num_bytes)
+        allowance.num_bytes = max(allowance.num_bytes - len(content), 0)
+        return pickle_saying(content)
+    if file.path.endswith(".gch"):
+        return header_saying(os.pread(descriptor, 4, 0))
+    return library_saying(_reader(descriptor), file.size, name=file.path.rpartition("/")[2])
 
 
 def _within(content: bytes) -> Callable[[int, int], bytes]:

@@ -21,6 +21,7 @@ from envdoctor.probes.cache_access import steps_to
 from envdoctor.probes.cache_entries import read_inductor_entries, read_triton_entries
 from envdoctor.probes.cache_places import (
     CachePlace,
+    headers_place,
     home_folder,
     inductor_place,
     triton_place,
@@ -98,6 +99,12 @@ def _inductor(subject: Subject, facts: FactSet) -> Iterator[CacheFolder]:
         entries=tuple(entries),
         steps=_steps(subject, path),
     )
+    default = headers_place(subject, facts)
+    folder = default.path.rpartition("/")[0] if default else path
+    if folder != path:
+        there = is_folder(subject.locate(folder))
+        steps = _steps(subject, folder)
+        yield CacheFolder(kind="headers", path=folder, exists=there, steps=steps)
     if "TRITON_CACHE_DIR" not in subject.variables:
         for device in list_folder(place / "triton"):
             yield _triton_folder(subject, facts, f"{path}/triton/{device}", variable)

@@ -121,6 +121,8 @@ class Bench:
     def subject(self) -> Subject:
         names = {
             "HOME": str(self.folder / "user"),
+            "TMPDIR": str(self.folder / "user"),
+            "USER": "me",
             "TORCHINDUCTOR_CACHE_DIR": str(self.inductor),
             "TRITON_CACHE_DIR": str(self.triton),
         }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ import pytest
 
 from envdoctor.caches.access import weak_steps
 from envdoctor.facts import PathStep
+from envdoctor.formats.cache_lines import is_in_order
 from envdoctor.probes.cache_access import steps_to
 from tests.caches.samples import warmed
 
@@ -74,8 +76,37 @@ def test_an_open_cache_is_told_with_its_remedy(tmp_path: Path) -> None:
     assert [spot.path for spot in spots] == [str(bench.inductor), str(inner)]
     assert [spot.remedy for spot in spots] == [
         f"chmod o-w {bench.inductor}",
-        f"chmod -R o-w {bench.inductor}",
+        f"chmod o-w {inner}",
     ]
+
+
+def test_only_what_is_open_is_named_in_the_remedy(tmp_path: Path) -> None:
+    """The variable may name a folder that holds other things: nothing is changed recursively."""
+    bench = warmed(tmp_path)
+    for number in range(30):
+        path = bench.inductor / f"notes {number:02}"
+        path.touch()
+        path.chmod(0o666)
+    (spot,) = [spot for survey in bench.survey() for spot in survey.weak_spots]
+    assert "27 more" in spot.message
+    assert spot.remedy.startswith(f"chmod o-w '{bench.inductor}/notes 00' ")
+    assert "-R" not in spot.remedy.split()
+
+
+@pytest.mark.parametrize("name", ["fxgraph", "24"])
+def test_a_link_in_a_cache_is_judged_by_where_it_leads(tmp_path: Path, name: str) -> None:
+    """Torch follows it; a listing does not, so what lies there is not vouched for."""
+    bench = warmed(tmp_path)
+    shutil.rmtree(bench.inductor / name, ignore_errors=True)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (bench.inductor / name).symlink_to(outside)
+    for mode, culprits in ((0o700, []), (0o777, [str(outside)])):
+        outside.chmod(mode)
+        survey = bench.survey()[0]
+        assert [spot.path for spot in survey.weak_spots] == culprits
+        assert survey.unread == (f"what lies in {outside}, where a link in the cache leads",)
+        assert not is_in_order(survey)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")

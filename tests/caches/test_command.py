@@ -65,7 +65,7 @@ def test_status_as_json_lists_every_entry(bench: Bench) -> None:
     data = json.loads(done.stdout)
     assert set(data) == {"schema", "prefix", "fingerprint", "caches", "totals"}
     caches = {cache["kind"]: cache for cache in data["caches"]}
-    assert list(caches) == ["inductor", "triton", "flashinfer", "cuda"]
+    assert list(caches) == ["inductor", "headers", "triton", "flashinfer", "cuda"]
     assert caches["cuda"]["disabled_by"] == "CUDA_CACHE_DISABLE=1"
     assert caches["inductor"]["entries"] == len(caches["inductor"]["all_entries"]) == 16
     assert caches["inductor"]["mode"]

@@ -5,20 +5,20 @@ import json
 import os
 import shutil
 import tarfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from envdoctor.caches.export import export
 from envdoctor.caches.move import import_cache
-from envdoctor.errors import IntegrityError, UsageError, VerificationError
+from envdoctor.errors import IntegrityError, SpaceError, UsageError, VerificationError
 from envdoctor.facts import Gpu, NvidiaFact
 from envdoctor.probes.cache_places import cache_places
 from tests.caches.samples import Bench, files_of, graph_pickle, triton_key, warmed, write_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from envdoctor.caches.move import Imported
 
@@ -155,6 +155,8 @@ def set_path(path: str) -> Callable[[dict[str, Any], dict[str, bytes]], None]:
         pytest.param(lambda _, f: f.update({"files/3": b"other"}), id="another-content"),
         pytest.param(lambda _, f: f.update({"files/3": f["files/3"] + b"x"}), id="longer"),
         pytest.param(lambda _, f: f.popitem(), id="a-member-less"),
+        pytest.param(lambda _, f: f.update({"../evil": b"x"}), id="a-member-more"),
+        pytest.param(lambda m, f: (m["files"].clear(), f.clear()), id="nothing"),
     ],
 )
 def test_a_forged_archive_leaves_everything_as_it_was(
@@ -196,11 +198,24 @@ def test_links_in_the_way_are_not_followed(tmp_path: Path) -> None:
     assert list(outside.iterdir()) == []
 
 
-@pytest.mark.parametrize("keep", [0, 10, 500, -2000])
-def test_a_cut_archive_is_refused(tmp_path: Path, keep: int) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            pytest.param(lambda content, keep=keep: content[:keep], id=f"to-{keep}")
+            for keep in (0, 10, 500, -2000, -9, -1)
+        ),
+        pytest.param(lambda content: content + b"more", id="longer"),
+        pytest.param(lambda content: content + content, id="twice"),
+        pytest.param(lambda content: content[:-8] + b"\0\0\0\0" + content[-4:], id="checksum"),
+    ],
+)
+def test_a_cut_or_longer_archive_is_refused(
+    tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
     here, there = warmed(tmp_path / "here"), Bench(tmp_path / "there")
     source = exported(here)
-    source.write_bytes(source.read_bytes()[:keep])
+    source.write_bytes(change(source.read_bytes()))
     with pytest.raises(IntegrityError):
         taken_in(there, source)
     assert files_of(there.folder / "user") == []
@@ -210,6 +225,12 @@ def test_no_archive_and_no_cache(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     with pytest.raises(UsageError, match="No such file"):
         taken_in(bench, tmp_path / "none")
+    for source in (tmp_path, Path("/dev/null")):
+        with pytest.raises(UsageError, match="no regular file"):
+            taken_in(bench, source)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="no regular file"):
+        taken_in(bench, tmp_path / "pipe")
     with pytest.raises(UsageError, match="no cache holds anything"):
         exported(bench)
     bench = warmed(tmp_path / "more")
@@ -217,3 +238,15 @@ def test_no_archive_and_no_cache(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is there already"):
         exported(bench)
     assert [path.name for path in source.parent.glob(".moved*")] == []
+    source.unlink()
+    source.symlink_to("nowhere")
+    with pytest.raises(UsageError, match="is there already"):
+        exported(bench)
+
+
+def test_without_a_home_for_stamps_an_import_is_one_line(tmp_path: Path) -> None:
+    here, there = warmed(tmp_path / "here"), Bench(tmp_path / "there")
+    there.home.write_text("no folder")
+    with pytest.raises(SpaceError, match=f"stamps cannot be written below {there.home}"):
+        taken_in(there, exported(here))
+    assert list(there.inductor.glob(".*")) == []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from envdoctor.facts import Gpu, NvidiaFact
+from envdoctor.formats.cache_lines import is_in_order
 from tests.caches.samples import (
     Bench,
     damage_at_random,
@@ -378,6 +379,27 @@ def test_files_that_are_no_caches_are_left_alone(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{")
     assert bench.counts() == bench.counts(deep=True) == {"unknown": 9}
+
+
+def test_what_is_no_folder_is_not_in_order(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.inductor.write_text("a file")
+    found = {survey.place.kind: survey for survey in bench.survey()}
+    assert found["inductor"].unread == ("it is no folder",)
+    assert {kind: is_in_order(survey) for kind, survey in found.items()} == {
+        "inductor": False, "headers": True, "triton": True, "flashinfer": True, "cuda": True,
+    }  # fmt: skip
+
+
+@pytest.mark.skipif(IS_ROOT, reason="root reads everything")
+def test_a_folder_that_cannot_be_read_is_not_in_order(tmp_path: Path) -> None:
+    bench = warmed(tmp_path)
+    for path in (bench.inductor, bench.inductor / "fxgraph"):
+        path.chmod(0)
+        survey = bench.survey()[0]
+        path.chmod(0o700)
+        assert survey.unread == (f"{path}/: Permission denied",)
+        assert not is_in_order(survey)
 
 
 @pytest.mark.skipif(IS_ROOT, reason="root reads everything")

@@ -150,6 +150,20 @@ def test_kernels_of_inductor_are_looked_at_too(environment: Environment, tmp_pat
     assert problem.culprit == str(tmp_path / "torchinductor_me/triton/0")
 
 
+def test_inductors_default_folder_holds_headers_whatever_its_variable_says(
+    environment: Environment, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir(mode=0o700)
+    default = tmp_path / "torchinductor_me"
+    default.mkdir()
+    default.chmod(0o777)
+    variables = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "mine"), "TMPDIR": str(tmp_path)}
+    ((check, problem),) = judge(environment, variables)
+    assert (check, problem.culprit) == ("cache-folder-open-to-all", str(default))
+    default.chmod(0o700)
+    assert judge(environment, variables) == []
+
+
 def test_only_a_part_of_a_large_cache_is_read(environment: Environment, tmp_path: Path) -> None:
     for number in range(300):
         add_entry(tmp_path / "cache", f"K{number:03}", triton="3.4.0")
