@@ -39,10 +39,17 @@ def compile_cache_not_valid(caches: CompileCachesFact, sampled: CachesFact | Non
         for cache in caches.caches
         if (problem := _problem(cache, caches, num_told=told.get(cache.path, 0)))
     ]
-    valid = sum(
-        one.num_entries for cache in caches.caches for one in cache.classes if one.name == "valid"
+    return problems(found, Ok(_verified(caches)))
+
+
+def _verified(caches: CompileCachesFact) -> str:
+    """Say what is valid, and who tells of the rest."""
+    classes = [one for cache in caches.caches for one in cache.classes]
+    valid, corrupt = (
+        sum(one.num_entries for one in classes if one.name == name) for name in ("valid", "corrupt")
     )
-    return problems(found, Ok(f"{valid} entries are valid" if valid else "nothing was verified"))
+    told = f"; {corrupt} corrupt, which damaged-cache-entry names" if corrupt else ""
+    return f"{valid} entries are valid{told}" if valid or corrupt else "nothing was verified"
 
 
 def _problem(cache: VerifiedCache, fact: CompileCachesFact, *, num_told: int) -> Problem | None:

@@ -14,10 +14,12 @@ over traces), or `processes` (one process each).
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NUM_WORKERS = 3
+PR_SET_PDEATHSIG = 1
 COLD_LENGTHS = (256, 384)
 STILL_SECONDS = 30.0
 """Threads that use no CPU for so long wait for each other; a slow machine only takes longer."""
@@ -213,7 +216,14 @@ def in_threads(name: str, seconds: float, *, with_lock: bool) -> list[dict[str, 
 
 
 def be_process(names: list[str], index: int, seconds: float, start: Any, answers: Any) -> None:
-    """Be one worker of each scenario in turn, in a process of its own."""
+    """Be one worker of each scenario in turn, in a process that dies with the one that started it.
+
+    It would wait for the others for ever.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    starter = multiprocessing.parent_process()
+    if starter is None or not starter.is_alive():
+        return
     warnings.simplefilter("ignore")
     for name in names:
         worker = SCENARIOS[name][index]()

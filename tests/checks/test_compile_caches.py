@@ -88,7 +88,9 @@ def test_problem(fact: CompileCachesFact, severity: Severity, message: str) -> N
 def test_what_the_sample_told_is_not_told_twice() -> None:
     entries = tuple(CacheEntry(path=f"/c/{n}", modified=1, error="empty") for n in range(2))
     sampled = CachesFact(folders=(CacheFolder(kind="inductor", path="/c", entries=entries),))
-    assert isinstance(judge("compile-cache-not-valid", verified(VALID, CORRUPT), sampled), Ok)
+    found = judge("compile-cache-not-valid", verified(VALID, CORRUPT), sampled)
+    assert isinstance(found, Ok)
+    assert found.note == "5 entries are valid; 2 corrupt, which damaged-cache-entry names"
     few = CachesFact(folders=(CacheFolder(kind="inductor", path="/c", entries=entries[:1]),))
     assert isinstance(judge("compile-cache-not-valid", verified(VALID, CORRUPT), few), Problem)
 

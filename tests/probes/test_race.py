@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,13 @@ from envdoctor.facts import (
 )
 from envdoctor.probes.race import probe_race
 from envdoctor.probes.subject import Probing, Subject
+from tests.processes import is_alive, wait_until
 
 torch = pytest.importorskip("torch")
 
 SCRIPT = Path(__file__).parents[2] / "envdoctor" / "probe_scripts" / "fx_race.py"
 IS_AFFECTED = tuple(map(int, torch.__version__.split(".")[:2])) < THREAD_LOCAL_SINCE
+NUM_WORKERS = 3
 ON_REQUEST = Probing(kinds=frozenset({RaceProbeFact}))
 
 
@@ -60,6 +63,26 @@ def test_remedies_leave_no_failing_call(tmp_path: Path, scenario: str, remedy: s
     assert case["num_units"]
     assert case["error"] == ""
     assert (case["num_failed"], case["num_failed_units"], case["num_hung"]) == (0, 0, 0)
+
+
+@pytest.mark.slow  # imports torch four times
+@pytest.mark.parametrize("is_early", [True, False])
+def test_workers_die_with_the_program_that_started_them(tmp_path: Path, *, is_early: bool) -> None:
+    running = subprocess.Popen(
+        [sys.executable, str(SCRIPT), "processes", "60", "tracing"],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+    )
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    # Four with the one that looks after semaphores; torch starts threads once it is imported.
+    wait_until(lambda: len(children.read_text().split()) > NUM_WORKERS, seconds=120)
+    pids = [int(pid) for pid in children.read_text().split()]
+    if not is_early:
+        time.sleep(20)
+    running.kill()
+    running.wait()
+    wait_until(lambda: not any(map(is_alive, pids)), seconds=120)
 
 
 @pytest.mark.slow  # imports torch
