@@ -60,7 +60,7 @@ class DraftConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class EvalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is measured before, during and after the training."""
 
-    num_anchors: PositiveInt = 64
+    num_anchors: Annotated[int, msgspec.Meta(ge=1, le=65536)] = 64
     """Fixed blocks per held-out conversation for the held-out loss."""
     num_prompts: PositiveInt = 32
     """Held-out prompts that are decoded."""

@@ -12,12 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from train.rendering import UnusableError, render, rendered_answers, template_options
+from train.settings import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from torch import Tensor
 
+    from train.config import TrainConfig
     from train.conversations import Conversation
+    from train.target import Target
+    from train.target_shape import TargetShape
+
+HOLDS_UNKNOWN = "holds a token that the target has no embedding for"
+"""Reason under which a conversation is dropped whose tokenizer knows more than the target."""
 
 HOLDS_MASK = "holds the mask token"
 """Reason under which a conversation is dropped that says the mask token."""
@@ -37,6 +46,7 @@ class Encoding:
             is yet to be chosen.
         max_length: Tokens of a conversation that are kept.
         min_supervised: Fewest supervised tokens of a usable row.
+        vocab_size: Rows of the target's embedding; tokenizers may have more tokens.
     """
 
     tokenizer: Any
@@ -44,6 +54,20 @@ class Encoding:
     mask_token_id: int | None
     max_length: int
     min_supervised: int
+    vocab_size: int
+
+    @classmethod
+    def of(cls, config: TrainConfig, target: Target | TargetShape) -> Encoding:
+        """Return the encoding of a run."""
+        chosen = config.draft.mask_token_id
+        return cls(
+            tokenizer=target.tokenizer,
+            eos_id=target.eos_id,
+            mask_token_id=None if chosen == "auto" else chosen,
+            max_length=config.data.max_length,
+            min_supervised=config.min_supervised,
+            vocab_size=target.config.vocab_size,
+        )
 
 
 @dataclass(frozen=True)
@@ -75,6 +99,26 @@ class Dataset:
         """Usable conversations, which are more than samples where those hold several."""
         return sum(len(sample.document_starts) for sample in self.samples)
 
+    @property
+    def dropped_words(self) -> str:
+        """How many rows were dropped and why, as the end of a sentence; empty if none was."""
+        reasons = ", ".join(f"{number} ({why})" for why, number in self.dropped.items())
+        return f"; dropped {reasons}" if reasons else ""
+
+    def require(self, least: int, *, key: str) -> None:
+        """Check that there is enough.
+
+        Args:
+            least: Samples that are wanted.
+            key: Where they are from.
+
+        Raises:
+            ConfigError: There are fewer.
+        """
+        if len(self.samples) < least:
+            found = f"{len(self.samples)} usable rows{self.dropped_words}"
+            raise ConfigError([f"{key}: found {found}; wanted at least {least}"])
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -100,10 +144,6 @@ class Batch:
         return [sample.index for sample in self.samples] + [PADDING_ROW] * num_padding
 
 
-class UnusableError(Exception):
-    """A conversation cannot be trained on; the message is the reason it is counted under."""
-
-
 def build_dataset(conversations: Iterable[Conversation], encoding: Encoding) -> Dataset:
     """Tokenise conversations; the ones of no use are counted, not raised."""
     dataset = Dataset(samples=[])
@@ -121,6 +161,23 @@ def encode(conversation: Conversation, encoding: Encoding, *, index: int) -> Sam
     Raises:
         UnusableError: See the reasons below.
     """
+    ids, supervised = _supervised_tokens(conversation, encoding)
+    ids, supervised = ids[: encoding.max_length], supervised[: encoding.max_length]
+    if max(ids, default=0) >= encoding.vocab_size:
+        raise UnusableError(HOLDS_UNKNOWN)
+    if encoding.mask_token_id in ids:
+        raise UnusableError(HOLDS_MASK)
+    if sum(supervised) < encoding.min_supervised:
+        raise UnusableError("too few assistant tokens")
+    if not any(a and b for a, b in itertools.pairwise(supervised)):
+        raise UnusableError("no two assistant tokens in a row")
+    return Sample(index=index, ids=ids, supervised=supervised)
+
+
+def _supervised_tokens(
+    conversation: Conversation, encoding: Encoding
+) -> tuple[list[int], list[bool]]:
+    """Return all tokens of a conversation, and where the assistant speaks."""
     text, spans = rendered_answers(conversation, encoding.tokenizer)
     tokens = encoding.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     ids: list[int] = tokens["input_ids"]
@@ -133,74 +190,7 @@ def encode(conversation: Conversation, encoding: Encoding, *, index: int) -> Sam
                     # What the template adds behind the end of a turn is not the assistant's.
                     supervised[place] = conversation.ends_turn or end_char < spans[-1][1]
                     break
-    ids, supervised = ids[: encoding.max_length], supervised[: encoding.max_length]
-    if encoding.mask_token_id in ids:
-        raise UnusableError(HOLDS_MASK)
-    if sum(supervised) < encoding.min_supervised:
-        raise UnusableError("too few assistant tokens")
-    if not any(a and b for a, b in itertools.pairwise(supervised)):
-        raise UnusableError("no two assistant tokens in a row")
-    return Sample(index=index, ids=ids, supervised=supervised)
-
-
-def rendered_answers(
-    conversation: Conversation, tokenizer: Any
-) -> tuple[str, list[tuple[int, int]]]:
-    """Render a conversation and find the assistant's turns in the text.
-
-    Many templates have no `{% generation %}` marks, so a turn is what a rendering up to it adds to
-    the rendering of the turns before, followed by the header that opens an answer.
-
-    Returns:
-        The text, and for each answer its first character and the one after its last.
-
-    Raises:
-        UnusableError: There is no answer, the template refuses the turns, or it renders earlier
-            turns differently once later ones are there, as templates do that strip old reasoning.
-    """
-    messages, thinking = conversation.messages, conversation.thinking
-    text = render(messages, tokenizer, thinking=thinking)
-    spans = []
-    for place, message in enumerate(messages):
-        if message["role"] == "assistant":
-            before = render(messages[:place], tokenizer, opens_answer=True, thinking=thinking)
-            upto = render(messages[: place + 1], tokenizer, thinking=thinking)
-            if not upto.startswith(before) or not text.startswith(upto):
-                raise UnusableError("the template changes earlier turns")
-            spans.append((len(before), len(upto)))
-    if not spans:
-        raise UnusableError("no assistant turn")
-    return text, spans
-
-
-def render(
-    messages: Sequence[dict[str, str]],
-    tokenizer: Any,
-    *,
-    opens_answer: bool = False,
-    thinking: bool | None = None,
-) -> str:
-    """Return the template's text for some turns.
-
-    Args:
-        messages: The turns; none give no text.
-        tokenizer: Has the template.
-        opens_answer: Add the header of an answer.
-        thinking: The template's `enable_thinking`; None leaves it out.
-
-    Raises:
-        UnusableError: The template raises, as some do on an order of roles that they do not know.
-    """
-    if not messages:
-        return ""
-    mode = {} if thinking is None else {"enable_thinking": thinking}
-    try:
-        text: str = tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=opens_answer, tokenize=False, **mode
-        )
-    except Exception as error:  # the template decides what it raises, and through which package
-        raise UnusableError("the template refuses the turns") from error
-    return text
+    return ids, supervised
 
 
 def prompt_ids(conversation: Conversation, tokenizer: Any) -> list[int] | None:
@@ -214,7 +204,7 @@ def prompt_ids(conversation: Conversation, tokenizer: Any) -> list[int] | None:
         return None
     turns = conversation.messages[: roles.index("user") + 1]
     try:
-        text = render(turns, tokenizer, opens_answer=True, thinking=conversation.thinking)
+        text = render(turns, tokenizer, opens_answer=True, options=template_options(conversation))
     except UnusableError:
         return None
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PARQUET_SUFFIX = ".parquet"
+LIST_HINT = "; wanted one JSON object a line, not a list of them: jq -c '.[]' makes it"
 
 
 @dataclass(frozen=True)
@@ -60,24 +61,30 @@ def _json_lines(source: str) -> Iterator[DataRow]:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield _json_row(line, where=f"{source}:{number}")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError([f"{source}: cannot read the data file: {reason}"]) from error
 
 
 def _opened(source: str) -> TextIO:
+    # What is not UTF-8 comes as surrogates, so that `_json_row` can name its line.
+    encoding, errors = "utf-8-sig", "surrogateescape"
     if source.endswith(".gz"):
-        return gzip.open(source, "rt", encoding="utf-8-sig")
-    return Path(source).open(encoding="utf-8-sig")
+        return gzip.open(source, "rt", encoding=encoding, errors=errors)
+    return Path(source).open(encoding=encoding, errors=errors)
 
 
 def _json_row(line: str, *, where: str) -> DataRow:
     try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(line[error.start]) - 0xDC00
+        place = f"found byte {byte:#04x} at character {error.start + 1}"
+        return DataRow(where, problem=f"not valid UTF-8: {place}")
+    try:
         return DataRow(where, json.loads(line))
     except (ValueError, RecursionError) as error:
-        hint = ""
-        if line.lstrip().startswith("["):
-            hint = "; wanted one JSON object a line, not a list of them: jq -c '.[]' makes it"
+        hint = LIST_HINT if line.lstrip().startswith("[") else ""
         return DataRow(where, problem=f"not valid JSON: {error}{hint}")
 
 

@@ -12,8 +12,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from train.data import UnusableError, render
+from train.conversations import Conversation
 from train.looping import is_looping, tokens_before_loop
+from train.rendering import UnusableError, render, require_tools, template_options
 from train.replies import Request
 
 if TYPE_CHECKING:
@@ -37,26 +38,30 @@ class Dialogue:
         messages: What was said so far.
         finish_reason: Of the last answer: `stop`, or `length` where it was cut.
         dropped: Why it is no use for training; empty when it is of use.
+        tools: What the assistant may call.
     """
 
     key: str
     row: dict[str, Any]
-    questions: deque[list[dict[str, str]]]
-    messages: list[dict[str, str]] = field(default_factory=list)
+    questions: deque[list[dict[str, Any]]]
+    messages: list[dict[str, Any]] = field(default_factory=list)
     finish_reason: str = "stop"
     dropped: str = ""
+    tools: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def of(cls, row: Row) -> Dialogue:
         """Take the answers out of a row."""
         messages = row.conversation.messages
-        name = json.dumps([row.raw.get("id"), messages])
+        tools = row.conversation.tools
+        name = json.dumps([row.raw.get("id"), messages, *([tools] if tools else [])])
         dialogue = cls(
             key=hashlib.blake2b(name.encode(), digest_size=12).hexdigest(),
             row=row.raw,
             questions=deque(),
+            tools=tools,
         )
-        pending: list[dict[str, str]] = []
+        pending: list[dict[str, Any]] = []
         for message in [*messages, {"role": "assistant", "content": ""}]:
             if message["role"] not in KNOWN_ROLES:
                 dialogue.dropped = f"holds a turn of role {message['role']!r}"
@@ -108,7 +113,12 @@ class Answering:
         """Return the request for the next answer; None, with the reason noted, if there is none."""
         messages = [*dialogue.messages, *dialogue.questions[0]]
         try:
-            text = self._render(messages, opens_answer=True)
+            require_tools(
+                self._render(dialogue, messages),
+                self._said(dialogue, messages),
+                self._target.tokenizer,
+            )
+            text = self._render(dialogue, messages, opens_answer=True)
         except UnusableError as error:
             dialogue.dropped = str(error)
             return None
@@ -125,7 +135,7 @@ class Answering:
         messages = [*dialogue.messages, *dialogue.questions.popleft()]
         reply = self._before_loop(reply) if self._cuts_loops else reply
         text = self._text(reply.ids)
-        fault = self._fault(messages, reply, text)
+        fault = self._fault(dialogue, messages, reply=reply, text=text)
         if fault and not dialogue.messages:
             dialogue.dropped = fault
         if fault:
@@ -145,32 +155,39 @@ class Answering:
             return reply
         return dataclasses.replace(reply, ids=reply.ids[:num_tokens], ended=False)
 
-    def _fault(self, messages: list[dict[str, str]], reply: Reply, text: str) -> str:
+    def _fault(
+        self, dialogue: Dialogue, messages: list[dict[str, Any]], *, reply: Reply, text: str
+    ) -> str:
         """Return why an answer is no use for training; empty when it is of use."""
         if not text.strip():
             return "empty"
         if is_looping(reply.ids, text):
             return "looping"
-        asked = self._render(messages, opens_answer=True)
+        asked = self._render(dialogue, messages, opens_answer=True)
         if self._tokens(asked + text) != [*reply.request.prompt_ids, *reply.ids]:
             # Training would see tokens that the target did not choose.
             return "tokens change when read back"
         answer = {"role": "assistant", "content": text}
-        if not self._render([*messages, answer]).startswith(asked + text):
+        if not self._render(dialogue, [*messages, answer]).startswith(asked + text):
             return "the template changes the answer"
         return ""
 
-    def _render(self, messages: list[dict[str, str]], *, opens_answer: bool = False) -> str:
+    def _render(
+        self, dialogue: Dialogue, messages: list[dict[str, Any]], *, opens_answer: bool = False
+    ) -> str:
         return render(
             messages,
             self._target.tokenizer,
             opens_answer=opens_answer,
-            thinking=self._thinking,
+            options=template_options(self._said(dialogue, messages)),
         )
 
     def _text(self, ids: Sequence[int]) -> str:
         text: str = self._target.tokenizer.decode(ids, skip_special_tokens=False)
         return text
+
+    def _said(self, dialogue: Dialogue, messages: list[dict[str, Any]]) -> Conversation:
+        return Conversation(tuple(messages), thinking=self._thinking, tools=dialogue.tools)
 
     def _tokens(self, text: str) -> list[int]:
         ids: list[int] = self._target.tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -59,9 +59,8 @@ class DrafterConfig:
             "num_key_value_heads must divide num_attention_heads": (
                 self.num_attention_heads % self.num_key_value_heads == 0
             ),
-            "mask_token_id must be a row of the vocabulary": (
-                0 <= self.mask_token_id < self.vocab_size
-            ),
+            f"mask_token_id must be a row of the vocabulary, below {self.vocab_size}: found"
+            f" {self.mask_token_id}": 0 <= self.mask_token_id < self.vocab_size,
             "target_layer_ids must increase strictly and not be empty": (
                 bool(ids) and list(ids) == sorted(set(ids))
             ),
@@ -71,7 +70,7 @@ class DrafterConfig:
         }
         broken = [rule for rule, holds in rules.items() if not holds]
         if broken:
-            raise ValueError(f"{'; '.join(broken)}: {self}")
+            raise ValueError("; ".join(broken))
 
     @property
     def target_hidden_size(self) -> int:

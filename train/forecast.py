@@ -165,15 +165,8 @@ def forecast(config: TrainConfig) -> Forecast:
         raise ConfigError([f"draft: {error}"]) from error
     dataset = build_dataset(
         read_conversations(config.data.train, max_rows=config.data.max_rows),
-        Encoding(
-            tokenizer=target.tokenizer,
-            eos_id=target.eos_id,
-            mask_token_id=None if chosen == "auto" else chosen,
-            max_length=config.data.max_length,
-            min_supervised=config.min_supervised,
-        ),
+        Encoding.of(config, target),
     )
-    if not dataset.samples:
-        raise ConfigError([f"data.train: 0 usable rows, dropped {dict(dataset.dropped)}"])
+    dataset.require(1, key="data.train")
     rows = padded_rows(dataset.samples, config)
     return Forecast(config, dataset.samples, drafter, target, rows, dict(dataset.dropped))

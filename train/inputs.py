@@ -68,12 +68,17 @@ def load(config: TrainConfig) -> Inputs:
     if config.data.packing:
         check_packing(target, rows)
         training = replace(training, samples=pack(training.samples, length=config.data.buckets[-1]))
-    prompts = [prompt_ids(conversation, target.tokenizer) for conversation in questions]
+    vocab_size = target.config.vocab_size
+    prompts = [
+        ids
+        for conversation in questions
+        if (ids := prompt_ids(conversation, target.tokenizer)) and max(ids) < vocab_size
+    ]
     return Inputs(
         pair=Pair(target, drafter),
         training=training,
         held_out=held_out,
-        prompts=[prompt for prompt in prompts if prompt][: config.eval.num_prompts],
+        prompts=prompts[: config.eval.num_prompts],
     )
 
 
@@ -108,20 +113,10 @@ def encoded(
     Raises:
         ConfigError: Too little of either is of use.
     """
-    chosen = config.draft.mask_token_id
-    encoding = Encoding(
-        tokenizer=target.tokenizer,
-        eos_id=target.eos_id,
-        mask_token_id=None if chosen == "auto" else chosen,
-        max_length=config.data.max_length,
-        min_supervised=config.min_supervised,
-    )
+    encoding = Encoding.of(config, target)
     training, held_out = (build_dataset(one, encoding) for one in (conversations, questions))
-    for key, dataset, least in (("train", training, 1), ("held_out", held_out, 2)):
-        if len(dataset.samples) < least:
-            raise ConfigError(
-                [f"data.{key}: {len(dataset.samples)} usable rows, dropped {dict(dataset.dropped)}"]
-            )
+    training.require(1, key="data.train")
+    held_out.require(2, key="data.held_out")
     return training, held_out
 
 

@@ -58,6 +58,9 @@ def run_phases(config: TrainConfig, session: Session) -> bool:
     with watch.phase("load"):
         inputs = load(config)
     pair = inputs.pair
+    for key, dataset in (("train", inputs.training), ("held_out", inputs.held_out)):
+        if words := dataset.dropped_words:
+            progress.say(f"data.{key}: {dataset.num_conversations} usable rows{words}")
     with watch.phase("warm_up"):
         guard = warm_up(config, pair=pair, progress=progress)
         check_run(config, pair=pair, samples=inputs.held_out.samples)

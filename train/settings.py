@@ -133,4 +133,4 @@ def _describe_plain(info: msgspec.inspect.Type) -> str:
 
 def _limits(info: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> list[str]:
     bounds = (("at least", info.ge), ("above", info.gt), ("at most", info.le), ("below", info.lt))
-    return [f"{word} {bound:g}" for word, bound in bounds if bound is not None]
+    return [f"{word} {bound:.12g}" for word, bound in bounds if bound is not None]

@@ -65,11 +65,17 @@ class Target:
         self.eos_id: int = checked_eos_id(tokenizer, self.config, eos_id)
         self._decoder: Any = self.model.get_decoder()
         layers = decoder_layers(model)
-        if not all(layer < len(layers) for layer in layer_ids):
+        # Of the last layer, transformers and engines give only what the final norm made of it.
+        last = len(layers) - 1
+        if not all(layer < last for layer in layer_ids):
             raise ConfigError(
-                [f"target.layer_ids: found {list(layer_ids)}, wanted numbers below {len(layers)}"]
+                [f"target.layer_ids: found {list(layer_ids)}, wanted numbers below {last}"]
             )
-        self._ends = ends_of(model)
+        try:
+            self._ends = ends_of(model)
+        except (RuntimeError, IndexError) as error:  # an inconsistent configuration, or no memory
+            reason = str(error).strip().partition("\n")[0]
+            raise ConfigError([f"target.path: {type(model).__name__} fails: {reason}"]) from error
         # transformers renamed the argument in 5.24 and warns about the former name.
         parameters = inspect.signature(self._decoder.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"

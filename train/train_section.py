@@ -20,7 +20,7 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     attention: Literal["auto", "flex", "dense"] = "auto"
     """How the drafter attends in training: flex is compiled and never holds the scores, and needs a
     CUDA device; dense holds them all; auto is flex on CUDA and dense elsewhere."""
-    seed: Annotated[int, msgspec.Meta(ge=0)] = 42
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 42
     """Seeds the initial weights, the epoch order and the anchors."""
     epochs: PositiveInt = 6
     """Passes over the training conversations."""
@@ -59,7 +59,7 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     and saved then. 0 keeps none."""
     grad_clip: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
     """Global gradient norm above which gradients are scaled down."""
-    num_anchors: PositiveInt = 512
+    num_anchors: Annotated[int, msgspec.Meta(ge=1, le=65536)] = 512
     """Blocks per row and pass; a row is a conversation, or several where `data.packing` is set."""
     micro_batch: PositiveInt = 1
     """Conversations per forward and backward."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from train.checkpoint import CheckpointError, load_checkpoint
-from train.data import UnusableError, prompt_ids
+from train.data import HOLDS_UNKNOWN, prompt_ids
 from train.machine import choose_device
+from train.rendering import UnusableError
 from train.settings import ConfigError
 from train.target import load_target
 
@@ -94,5 +95,7 @@ def tokenised(questions: Sequence[Question], target: Target) -> list[Prompt]:
             ids = prompt_ids(one.conversation, target.tokenizer)
         except UnusableError as error:
             raise ConfigError([f"prompt {one.id}: {error}"]) from error
+        if ids and max(ids) >= target.config.vocab_size:
+            raise ConfigError([f"prompt {one.id}: {HOLDS_UNKNOWN}"])
         prompts.append(Prompt(one.id, ids or []))
     return prompts

@@ -83,7 +83,9 @@ def test_system_turns_of_sharegpt_are_kept() -> None:
             '{"messages": [{"role": "user", "content": null}]}', "turn 0: found", id="no-content"
         ),
         pytest.param(
-            '{"messages": [{"from": "robot", "value": "x"}]}', "turn 0: found", id="strange-speaker"
+            '{"messages": [{"from": "robot", "value": "x"}]}',
+            'turn 0: found from: "robot", wanted one of human, user, gpt,',
+            id="strange-speaker",
         ),
         pytest.param(
             '{"messages": [{"role": "user", "content": [{"type": "image"}]}]}',
@@ -100,6 +102,17 @@ def test_system_turns_of_sharegpt_are_kept() -> None:
             "turn 0: found half of a surrogate pair",
             id="half-a-pair",
         ),
+        pytest.param("[{}]", "found list, wanted a JSON object; wanted one", id="whole-list"),
+        pytest.param(
+            '{"messages": [{"role": "assistant", "content": null, "tool_calls": "x"}]}',
+            'turn 0: found tool_calls: "x", wanted a list of objects',
+            id="tool-calls",
+        ),
+        pytest.param(
+            '{"tools": [1], "messages": [{"role": "user", "content": "q"}]}',
+            "found tools: [1], wanted a list of objects",
+            id="tools",
+        ),
         pytest.param("[" * 100_000, "not valid JSON", id="deep"),
         pytest.param("\ud800", "not valid JSON", id="surrogate"),
     ],
@@ -111,6 +124,43 @@ def test_bad_line_names_file_and_line(line: str, problem: str, tmp_path: Path) -
         read_conversations(path)
     (found,) = caught.value.problems
     assert found.startswith(f"{path}:2: {problem}")
+
+
+@pytest.mark.parametrize("name", ["data.jsonl", "data.jsonl.gz"])
+def test_bytes_that_are_no_utf8_name_their_lines(name: str, tmp_path: Path) -> None:
+    good = json.dumps({"messages": [ASK, ANSWER]}).encode()
+    data = good + b"\n" + good.replace(b'"q"', b'"caf\xe9"') + b"\n" + good + b"\n\xff\n"
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    with pytest.raises(ConfigError) as caught:
+        read_conversations(path)
+    place = data.splitlines()[1].index(b"\xe9") + 1
+    assert list(caught.value.problems) == [
+        f"{path}:2: not valid UTF-8: found byte 0xe9 at character {place}",
+        f"{path}:4: not valid UTF-8: found byte 0xff at character 1",
+    ]
+
+
+def test_tool_calls_are_kept_as_templates_want_them() -> None:
+    function = {"name": "look", "arguments": '{"at": "sky"}'}
+    turns = [
+        ASK,
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": function}]},
+        {"role": "tool", "content": "blue", "tool_call_id": "1", "name": None},
+        {**ANSWER, "tool_calls": None, "reasoning_content": "so"},
+    ]
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    found = parse_row({"messages": turns, "tools": tools}, where="f:1")
+    parsed = {"name": "look", "arguments": {"at": "sky"}}
+    assert found.messages == (
+        ASK,
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": parsed}]},
+        {"role": "tool", "content": "blue", "tool_call_id": "1"},
+        {**ANSWER, "reasoning_content": "so"},
+    )
+    # Tables of strings hold JSON.
+    as_text = parse_row({"messages": turns, "tools": json.dumps(tools)}, where="f:1")
+    assert as_text.tools == found.tools == tuple(tools)
 
 
 def test_all_bad_lines_are_said_at_once_up_to_a_limit(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from train.data import (
     PADDING_ROW,
     Encoding,
     Sample,
-    UnusableError,
     bucket_of,
     build_dataset,
     collate,
@@ -27,12 +26,20 @@ from train.data import (
     prompt_ids,
 )
 from train.near_duplicates import NearDuplicates, normalised
+from train.rendering import UnusableError
+from train.settings import ConfigError
 
 DATA = Path(__file__).parents[2] / "train" / "data"
 
 
 def encoding(tokenizer: Any, **changes: Any) -> Encoding:
-    settings = {"eos_id": EOS, "mask_token_id": MASK, "max_length": 200, "min_supervised": 2}
+    settings = {
+        "eos_id": EOS,
+        "mask_token_id": MASK,
+        "max_length": 200,
+        "min_supervised": 2,
+        "vocab_size": 260,
+    }
     return Encoding(tokenizer=tokenizer, **(settings | changes))
 
 
@@ -105,6 +112,62 @@ def test_template_that_raises_drops_the_row() -> None:
     tokenizer = make_tokenizer("{{ raise_exception('no such role') }}")
     with pytest.raises(UnusableError, match="refuses"):
         encode(Conversation(turns("hi", "yes")), encoding(tokenizer), index=0)
+
+
+TOOLS = ({"type": "function", "function": {"name": "look"}},)
+CALLS = [{"type": "function", "function": {"name": "look", "arguments": {"at": "sky"}}}]
+CALLED = (
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "", "tool_calls": CALLS},
+    {"role": "tool", "content": "blue"},
+    {"role": "assistant", "content": "it is blue"},
+)
+TOOL_TEMPLATE = "{{ tools | tojson if tools else '' }}" + CHAT_TEMPLATE.replace(
+    "{{ message['content'] }}",
+    "{{ message['content'] }}"
+    "{% for call in message.tool_calls %}{{ call.function | tojson }}{% endfor %}",
+)
+
+
+def test_calls_of_tools_are_answers_too() -> None:
+    tokenizer = make_tokenizer(TOOL_TEMPLATE)
+    sample = encode(Conversation(CALLED, tools=TOOLS), encoding(tokenizer), index=0)
+    assert supervised_text(sample, tokenizer) == (
+        '{"name": "look", "arguments": {"at": "sky"}}<|im_end|>it is blue<|im_end|>'
+    )
+    assert tokenizer.decode(sample.ids).startswith(json.dumps(TOOLS))
+    prompt = prompt_ids(Conversation(CALLED, tools=TOOLS), tokenizer)
+    assert tokenizer.decode(prompt).startswith(json.dumps(TOOLS))
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        pytest.param(CHAT_TEMPLATE, "leaves out the tools", id="tools"),
+        pytest.param("{{ tools }}" + CHAT_TEMPLATE, "leaves out the tool calls", id="calls"),
+    ],
+)
+def test_template_that_knows_no_tools_is_noticed(template: str, reason: str) -> None:
+    """Else the drafter would learn answers that seem to come from nowhere."""
+    with pytest.raises(UnusableError, match=reason):
+        encode(Conversation(CALLED, tools=TOOLS), encoding(make_tokenizer(template)), index=0)
+
+
+def test_row_with_tokens_beyond_the_embedding_is_dropped(tokenizer: Any) -> None:
+    conversation = Conversation(turns("hi", "yes"))
+    most = max(encode(conversation, encoding(tokenizer), index=0).ids)
+    encode(conversation, encoding(tokenizer, vocab_size=most + 1), index=0)
+    with pytest.raises(UnusableError, match="no embedding"):
+        encode(conversation, encoding(tokenizer, vocab_size=most), index=0)
+
+
+def test_too_few_rows_are_told_with_the_reasons(tokenizer: Any) -> None:
+    dataset = build_dataset([Conversation(turns("q"))] * 3, encoding(tokenizer))
+    with pytest.raises(ConfigError) as caught:
+        dataset.require(2, key="data.held_out")
+    assert caught.value.problems == (
+        "data.held_out: found 0 usable rows; dropped 3 (no assistant turn); wanted at least 2",
+    )
 
 
 def test_dropped_rows_are_counted_and_indices_stay(tokenizer: Any) -> None:

@@ -135,7 +135,12 @@ def _drafter(tiny: Target) -> Drafter:
 def _samples(tiny: Target) -> list[Sample]:
     rows = [parse_row(conversation("q", "abcabcabc"), where="x") for _ in range(3)]
     encoding = Encoding(
-        tiny.tokenizer, eos_id=2, mask_token_id=MASK, max_length=64, min_supervised=2
+        tiny.tokenizer,
+        eos_id=2,
+        mask_token_id=MASK,
+        max_length=64,
+        min_supervised=2,
+        vocab_size=tiny.config.vocab_size,
     )
     return build_dataset(rows, encoding).samples
 

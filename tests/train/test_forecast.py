@@ -84,7 +84,7 @@ def test_plan_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         (('path = "model"', 'path = "./none"'), "target.path: nothing at"),
         (("num_layers = 2", "num_layers = 9"), "draft.num_layers: "),
-        (("max_length = 64", "max_length = 8"), "data.train: 0 usable rows"),
+        (("max_length = 64", "max_length = 8"), "data.train: found 0 usable rows"),
     ],
 )
 def test_what_cannot_be_planned_is_named(

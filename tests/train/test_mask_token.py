@@ -54,7 +54,7 @@ def test_a_run_chooses_by_itself_and_looks_at_its_data(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "held-out.jsonl", rows)
     with pytest.raises(ConfigError, match="auto found no token"):
         load(load_config(run_file, settings=auto))
-    with pytest.raises(ConfigError, match=r"data\.held_out: 0 usable rows"):
+    with pytest.raises(ConfigError, match=r"data\.held_out: found 0 usable rows"):
         load(load_config(run_file))
     write_jsonl(tmp_path / "held-out.jsonl", [*rows, *[conversation("q", "abcdefgh")] * 3])
     with pytest.raises(SelfTestError, match=r"draft\.mask_token_id: token 3 occurs in 3"):

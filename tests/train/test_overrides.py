@@ -128,7 +128,7 @@ def test_problems_name_where_they_are(run_file: Path) -> None:
         load_config(run_file, settings=["train.seed=-1"])
     assert caught.value.problems == (
         f"{run_file}: train.micro_batch: found 0, wanted a whole number at least 1",
-        "--set train.seed: found -1, wanted a whole number at least 0",
+        "--set train.seed: found -1, wanted a whole number at least 0 at most 4294967295",
     )
     assert load_config(run_file, settings=["train.micro_batch=1"]).train.micro_batch == 1
 

@@ -205,6 +205,25 @@ def test_the_thinking_mode_reaches_the_template_and_the_row(tmp_path: Path) -> N
     assert [row["thinking"] for row in read_lines(out)] == [True]
 
 
+def test_tools_reach_the_template_and_the_row(tmp_path: Path) -> None:
+    target = writing_target()
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    write_jsonl(tmp_path / "prompts.jsonl", [{"messages": asked("u:one"), "tools": tools}])
+    counts = regenerate(options(tmp_path), target)
+    assert counts == {"the template leaves out the tools": 1}
+    template = target.tokenizer.chat_template
+    target.tokenizer.chat_template = "{{ tools | tojson if tools else '' }}" + template
+    out = tmp_path / "told.jsonl"
+    regenerate(options(tmp_path, out=out), target)
+    (row,) = read_lines(out)
+    assert row["tools"] == tools
+    told = [{"role": "system", "content": "x"}]  # only to see that the prompt was another one
+    assert row["messages"][-1]["content"] != greedy_answer(target, told, 8)
+    assert target.tokenizer.apply_chat_template(
+        row["messages"], tools=tools, tokenize=False
+    ).startswith('[{"type": "function"')
+
+
 @pytest.mark.parametrize(
     ("text", "is_bad"),
     [

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import random
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+import torch
 
 from tests.train.killed_runs import assert_same_training, kill_after, lines_of, run, trace
 from tests.train.tiny_run import write_run
+from train.checkpoint_store import RANDOM_NAME, SUMS_NAME, CheckpointStore
+from train.rng import random_state, set_random_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +70,32 @@ def test_killed_run_goes_on_bit_for_bit(reference: Path, tmp_path: Path, log: Pa
     assert summary["held_out"] == whole["held_out"]
     for name in ("steps", "num_steps", "num_tokens"):
         assert summary["training"][name] == whole["training"][name]
+
+
+def test_random_generators_go_on_where_they_were(
+    reference: Path, tmp_path: Path, log: Path
+) -> None:
+    """Nothing draws from them today, so that no metric would tell."""
+    out = shutil.copytree(reference, tmp_path / "out", symlinks=True)
+    checkpoint = CheckpointStore(out / "checkpoints").pointed("latest")
+    assert checkpoint is not None
+    cpu = torch.device("cpu")
+    own = random_state(cpu)
+    random.seed(1)
+    np.random.seed(2)  # noqa: NPY002  the generator that others may draw from
+    torch.manual_seed(3)
+    torch.save(saved := random_state(cpu), checkpoint / RANDOM_NAME)
+    set_random_state(own, cpu)
+    sums = checkpoint / SUMS_NAME
+    digest = hashlib.sha256((checkpoint / RANDOM_NAME).read_bytes()).hexdigest()
+    kept = [line for line in sums.read_text().splitlines() if not line.endswith(RANDOM_NAME)]
+    sums.write_text("\n".join([*kept, f"{digest}  {RANDOM_NAME}"]) + "\n")
+    code, stderr = run("--resume", out, "--set", "train.epochs=7", stderr=log)
+    assert code == 0, stderr
+    assert f"going on from {checkpoint.name}" in stderr
+    found = torch.load(out / "checkpoint" / RANDOM_NAME, weights_only=True)
+    assert torch.equal(found.pop("torch"), saved.pop("torch"))
+    assert found == saved
 
 
 @pytest.mark.slow

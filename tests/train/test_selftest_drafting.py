@@ -55,6 +55,7 @@ def dataset_of(pair: Pair, *answers: str) -> Dataset:
         mask_token_id=MASK,
         max_length=96,
         min_supervised=2,
+        vocab_size=pair.target.config.vocab_size,
     )
     return build_dataset(rows, encoding)
 

@@ -178,3 +178,16 @@ def test_dtype_follows_the_device() -> None:
     assert dtype_for("auto", torch.device("cpu")) == torch.float32
     assert dtype_for("auto", torch.device("cuda")) == torch.bfloat16
     assert dtype_for("bfloat16", torch.device("cpu")) == torch.bfloat16
+
+
+def test_last_layer_cannot_be_tapped() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Target(make_model(), make_tokenizer(), layer_ids=(1, 5))
+    assert caught.value.problems == ("target.layer_ids: found [1, 5], wanted numbers below 5",)
+
+
+def test_target_that_cannot_run_is_one_line() -> None:
+    model = make_model()
+    model.model.layers[2].mlp.up_proj = torch.nn.Linear(31, 48)
+    with pytest.raises(ConfigError, match=r"\Atarget\.path: LlamaForCausalLM fails: mat1 and mat2"):
+        Target(model, make_tokenizer(), layer_ids=(1,))

@@ -32,7 +32,12 @@ def _tiny() -> Target:
 def _samples(tiny: Target) -> list[Sample]:
     rows = [Conversation(tuple(conversation("q", one)["messages"])) for one in ANSWERS]
     encoding = Encoding(
-        tiny.tokenizer, eos_id=tiny.eos_id, mask_token_id=MASK, max_length=96, min_supervised=2
+        tiny.tokenizer,
+        eos_id=tiny.eos_id,
+        mask_token_id=MASK,
+        max_length=96,
+        min_supervised=2,
+        vocab_size=tiny.config.vocab_size,
     )
     return build_dataset(rows, encoding).samples
 
