@@ -47,16 +47,17 @@ def fx_tracing_race(
     The torch version: up to 2.13 the flag that tells of an FX trace in progress is shared by all
     threads of a process, from 2.14 each thread has its own. Logs that were named (`--log`) and
     recorded probes are searched for the errors. With `--probe --select fx-tracing-race` it is
-    provoked in seconds, on a CPU as well: one thread takes the first backward pass of new
+    provoked, on a CPU as well, in a minute or two: one thread takes the first backward pass of new
     functions, or traces, while two others call what is compiled already; failed calls are counted
-    without a remedy, with one lock, and with a process each. On a GPU three threads also start
-    cold, which has a deadline, in a process of its own.
+    for four seconds each without a remedy, with one lock, and with a process each. On a GPU three
+    threads also start cold, in a process of its own that is ended when it stands still.
 
     ## Why it matters
     Every call of a compiled function looks at the flag first, before anything that it knows of its
     shapes. While any thread traces, a call in another one raises "Detected that you are using FX to
     symbolically trace a dynamo-optimized function". Compiling traces; so does the first backward
-    pass of every new shape, and so does every recomputation under reentrant checkpointing.
+    pass of every new shape; and so does its first recomputation under reentrant checkpointing,
+    which compiles a second time because gradients are on there and were off in the forward pass.
 
     What does not cure it: a warm cache, because the cache on disk is asked only after the graph was
     traced, which every process does for every shape; a new environment or other versions of the

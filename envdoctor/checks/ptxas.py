@@ -162,7 +162,7 @@ def ptxas_not_executable(ptxas: PtxasFact) -> Verdict:
     leaves a whole-looking Triton of which every kernel stops with "permission denied".
 
     ## Remedy
-    Reinstall Triton, which sets the bits.
+    Set the bits, or reinstall Triton.
 
     ## Source
     triton/knobs.py 3.6.0, read 2026-11-29.

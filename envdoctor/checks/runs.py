@@ -20,8 +20,9 @@ def run_layout_refused(run: RunFact, torch_build: TorchBuildFact) -> Verdict:
 
     ## Why it matters
     Drafters in threads of one process fail in the middle of a training with torch before 2.14, or
-    wait for each other for ever: `envdoctor explain fx-tracing-race` has the story. One process for
-    each GPU is not there yet.
+    wait for each other for ever: `envdoctor explain fx-tracing-race` has the story. With a later
+    torch threads are not supported either: they share a compiler that is not made for it. One
+    process for each GPU is not there yet.
 
     ## Remedy
     `layout.mode = "inline"`, or no `[layout]` at all.
@@ -52,7 +53,8 @@ def dense_attention_too_large(
     ## What it checks
     The bytes of one layer's attention scores for the run file that `--config` names: rows x heads x
     draft tokens x keys x 4 bytes at the greatest length. An error if the run will attend densely
-    and they exceed 8 GiB; a note if it will run fused on a GPU that they would not fit into.
+    and they exceed 8 GiB; a note if it will run fused and they would not fit into the smallest GPU,
+    or exceed 8 GiB where none is here.
 
     ## Why it matters
     Compiled flex_attention never holds these scores. Whatever makes it run uncompiled does, in

@@ -160,10 +160,18 @@ def chosen_probing(
         raise UsageError("--probe-timeout is for --probe", reference="timeout-of-nothing")
     if not probe:
         return None
-    if sys.stderr.isatty():
-        sys.stderr.write("running programs in the environment; this takes a minute\n")
+    tell = _tell_step if sys.stderr.isatty() else None
+    if tell:
+        tell("programs run in the environment, which takes a minute or two")
     kinds = frozenset(kind for check in selected for _, kind in check.reads) or None
-    return Probing(timeout_seconds=timeout, kinds=kinds)
+    return Probing(timeout_seconds=timeout, kinds=kinds, tell=tell)
+
+
+def _tell_step(text: str) -> None:
+    """Show on the terminal what a program in the environment begins with."""
+    from envdoctor.formats.printable import one_line
+
+    sys.stderr.write(f"probe: {one_line(text)}\n")
 
 
 def chosen_place(

@@ -10,7 +10,7 @@ from envdoctor.facts import ProbeRun
 from envdoctor.urls import mask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _STEP = "probe-step: "
 _FATAL = "Fatal Python error: "
@@ -23,14 +23,22 @@ _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b(:|$)")
 
 
 class Heard:
-    """The last lines that a program says."""
+    """The last lines that a program says.
 
-    def __init__(self) -> None:
+    Args:
+        tell: Takes each step that it announces; None if nobody watches.
+    """
+
+    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
         self._lines = deque[str](maxlen=_KEPT_LINES)
+        self._tell = tell
 
     def line(self, text: str, /) -> None:
         """Take a line, and keep it without credentials."""
-        self._lines.append(mask(text[:_LINE_CHARACTERS]))
+        line = mask(text[:_LINE_CHARACTERS])
+        self._lines.append(line)
+        if self._tell and line.startswith(_STEP):
+            self._tell(line.removeprefix(_STEP))
 
     def waiting(self, pid: int, /) -> None:
         """Wait as well."""

@@ -118,7 +118,7 @@ def start(
         return ProbeRun(status="skipped", reason="the environment has no interpreter"), {}
     script = Path(__file__).parents[1] / "probe_scripts" / f"{program}.py"
     limit = _limit(program, subject)
-    heard = Heard()
+    heard = Heard(subject.probing.tell if subject.probing else None)
     temporary = tempfile.TemporaryDirectory(prefix="envdoctor-probe-", ignore_cleanup_errors=True)
     with shell.stoppable(), temporary as folder:
         try:

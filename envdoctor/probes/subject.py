@@ -25,10 +25,12 @@ class Probing:
         timeout_seconds: How long each may run; None for what each is known to need.
         kinds: Facts of which programs may be run; None for those of every program but the ones that
             provoke a failure on purpose.
+        tell: Takes each step of a program as it begins; None if nobody watches.
     """
 
     timeout_seconds: float | None = None
     kinds: frozenset[type[Fact]] | None = None
+    tell: Callable[[str], None] | None = None
 
     def covers(self, kind: type[Fact]) -> bool:
         """Tell whether the programs that read a fact may be run."""

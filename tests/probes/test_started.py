@@ -116,6 +116,13 @@ def test_how_a_process_ends_is_a_reading(
     assert (run.status, run.reason, run.step) == (status, reason, "importing torch")
 
 
+def test_steps_are_told_as_they_begin(tmp_path: Path) -> None:
+    told: list[str] = []
+    subject = make_runnable(tmp_path, "raise SystemExit('gone')")
+    imported(replace(subject, probing=Probing(timeout_seconds=20, tell=told.append)))
+    assert told == ["importing torch"]
+
+
 def test_process_that_hangs_is_ended(tmp_path: Path) -> None:
     subject = make_runnable(tmp_path, "import time; time.sleep(60)")
     run = imported(replace(subject, probing=Probing(timeout_seconds=1))).run
