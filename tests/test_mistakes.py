@@ -65,6 +65,7 @@ MISTAKES = [
     (["train", "--config", RUN_FILE, "--env", "/etc"], 2, ["no Python environment"]),
     (["check", "--python", "@no.program"], 2, ["it is not executable"]),
     (["check", "--python", "@folder.toml"], 2, ["a folder that holds no environment"]),
+    (["check", "--probe", "--probe-timeout", "nan"], 2, ["found nan, wanted seconds"]),
     (["check", "--config", "@fifo.toml"], 2, ["fifo.toml: it is a pipe; a file is wanted"]),
     (["check", "--config", "@folder.toml"], 2, ["folder.toml: it is a folder; a file is wanted"]),
     (["check", "--config", "@binary.toml"], 2, ["binary.toml: not valid TOML: "]),

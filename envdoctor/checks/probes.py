@@ -28,6 +28,10 @@ WRONG_LIBRARIES = (
 )
 """Checks whose error means that another library runs than the one torch was built with."""
 
+_MORE_MEMORY = Remedy(
+    kind="container-option",
+    text="Allow more memory, or see in the kernel's log (dmesg) who ended it and why.",
+)
 _LIBRARY = re.compile(r"\blib[\w+-]+\.so[.\d]*\b")
 _MODULE = re.compile(r"No module named '([\w.]+)'")
 
@@ -91,11 +95,7 @@ def torch_import_fails(
         culprit=named or "torch",
         message=f"import torch {how_it_ended(probe.run)}",
         evidence=tuple(evidence_of(probe.run)),
-        remedy=Remedy(
-            kind="reinstall-package",
-            text=f"Reinstall {owner}; if that does not help, build the environment anew.",
-            commands=(command,) if command else (),
-        ),
+        remedy=_MORE_MEMORY if probe.run.reason == "SIGKILL" else _anew(probe.run, owner, command),
     )
 
 
@@ -243,6 +243,16 @@ def _elsewhere(item: LoadedLibrary) -> Problem:
             kind="remove-from-loader-path",
             text="Find what loads it with LD_DEBUG=libs, and take it out of the way.",
         ),
+    )
+
+
+def _anew(run: ProbeRun, owner: str, command: str | None) -> Remedy:
+    patience = "If the disk is slow, allow more time (--probe-timeout). "
+    return Remedy(
+        kind="reinstall-package",
+        text=f"{patience if run.status == 'timed_out' else ''}Reinstall {owner}; if that does not "
+        "help, build the environment anew.",
+        commands=(command,) if command else (),
     )
 
 

@@ -68,7 +68,7 @@ ProbeOption = Annotated[
 ]
 ProbeTimeoutOption = Annotated[
     float | None,
-    typer.Option(min=1, help="Seconds after which each of these programs is ended."),
+    typer.Option(min=1, max=86_400, help="Seconds after which each of these programs is ended."),
 ]
 
 
@@ -158,6 +158,8 @@ def chosen_probing(
 
     if timeout is not None and not probe:
         raise UsageError("--probe-timeout is for --probe", reference="timeout-of-nothing")
+    if timeout != timeout:  # noqa: PLR0124  NaN is in every range
+        raise UsageError("--probe-timeout: found nan, wanted seconds", reference="no-number")
     if not probe:
         return None
     tell = _tell_step if sys.stderr.isatty() else None

@@ -54,7 +54,7 @@ def heads_of(config: Any) -> int | None:
         return None
     for part in (config, config.get("text_config")):
         found = part.get("num_attention_heads") if isinstance(part, dict) else None
-        if isinstance(found, int) and found > 0:
+        if type(found) is int and found > 0:  # a bool is an int, and no number of heads
             return found
     return None
 

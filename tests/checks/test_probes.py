@@ -188,6 +188,18 @@ def test_import_that_fails_names_what_the_message_names(
     assert found.remedy.commands == (f"pip install {owner}",)
 
 
+def test_import_that_was_killed_is_not_cured_by_another_torch() -> None:
+    killed = ProbeRun(status="crashed", reason="SIGKILL", step=AT)
+    found = problem("torch-import-fails", importing(run=killed))
+    assert "memory" in found.remedy.text
+    assert found.remedy.commands == ()
+
+
+def test_import_that_hangs_may_only_need_more_time() -> None:
+    ended = ProbeRun(status="timed_out", reason="did not end within 120 s", step=AT)
+    assert "--probe-timeout" in problem("torch-import-fails", importing(run=ended)).remedy.text
+
+
 def test_import_that_fails_is_the_only_error() -> None:
     found = report(importing(run=ProbeRun(status="crashed", reason="SIGSEGV", step=AT)))
     assert [item.culprit for item in found.problems()] == ["torch"]

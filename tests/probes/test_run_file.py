@@ -88,6 +88,7 @@ def test_any_bytes_have_a_number_or_none(tail: bytes) -> None:
         ({"num_attention_heads": 32}, 32),
         ({"text_config": {"num_attention_heads": 8}}, 8),
         ({"num_attention_heads": "32"}, None),
+        ({"num_attention_heads": True}, None),
         ({"text_config": None}, None),
         ([], None),
     ],
