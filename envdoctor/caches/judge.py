@@ -77,11 +77,8 @@ def judge(
         around: Whose cache it is.
         vouched: What each stamp of the cache says of files of this entry.
     """
-    own = None
-    for one in vouched:
-        if one.fingerprint is around.fingerprint or one.fingerprint == around.fingerprint:
-            own = one
-    kind, reason = _wrong(entry, reading, around, own) or ("valid", "")
+    own = _own(around, vouched)
+    kind, reason = _wrong(entry, reading, around, vouched) or ("valid", "")
     if kind != "valid":
         return Judgement(entry, kind, reason)
     if own and not reading.moved_from and _is_as_stamped(entry, reading, own):
@@ -89,10 +86,34 @@ def judge(
     return Judgement(entry, *_unvouched(entry, reading, around, vouched))
 
 
+def _own(around: Surroundings, vouched: Sequence[Vouched]) -> Vouched | None:
+    here = around.fingerprint
+    return next(
+        (one for one in vouched if one.fingerprint is here or one.fingerprint == here), None
+    )
+
+
+def _change_here(
+    entry: Entry, reading: Reading, around: Surroundings, vouched: Sequence[Vouched]
+) -> str:
+    """Return how an entry is not as it was stamped here under another driver or variables.
+
+    A place is named by all that decides its content, so those do not come to other bytes there.
+    """
+    near = (
+        one
+        for one in vouched
+        if (found := differences(around.fingerprint, one.fingerprint))
+        and not any(difference.is_of_another_machine for difference in found)
+    )
+    return next((change for one in near if (change := _change(entry, reading, one))), "")
+
+
 def _wrong(
-    entry: Entry, reading: Reading, around: Surroundings, own: Vouched | None
+    entry: Entry, reading: Reading, around: Surroundings, vouched: Sequence[Vouched]
 ) -> tuple[EntryClass, str] | None:
     """Return what speaks against an entry, whoever vouches for it; None if nothing does."""
+    own = _own(around, vouched)
     if entry.kind in ("temporary", "lock"):
         return _leftover(entry, around)
     if reading.fault:
@@ -100,6 +121,8 @@ def _wrong(
     if reading.unread:
         return "unknown", reading.unread
     if own and (change := _change(entry, reading, own)):
+        return "corrupt", change
+    if reading.digests and (change := _change_here(entry, reading, around, vouched)):
         return "corrupt", change
     reason = _foreign(entry, reading, around)
     return ("foreign", reason) if reason else None

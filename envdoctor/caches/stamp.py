@@ -106,6 +106,11 @@ def matching(stamps: Iterable[Stamp], fingerprint: Fingerprint) -> Stamp | None:
     return next((stamp for stamp in stamps if stamp.fingerprint == fingerprint), None)
 
 
+def without_runs(stamp: Stamp) -> Stamp:
+    """Return a stamp that no longer says what was warmed for."""
+    return msgspec.structs.replace(stamp, runs={})
+
+
 def without(stamp: Stamp, paths: Iterable[str]) -> Stamp:
     """Return a stamp that no longer vouches for some files."""
     gone = set(paths)

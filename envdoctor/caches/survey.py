@@ -251,11 +251,15 @@ class _Reader:
         readings: Mapping[str, Reading],
     ) -> list[Judgement]:
         """Find entries that lie under another name than the one they were stamped under."""
-        own = stamps.matching(self._stamps, self._around.fingerprint)
-        if own is None or not self._deep:
+        if not (self._stamps and self._deep):
             return list(judgements)
         present = {file.path for one in judgements for file in one.entry.files}
-        lost = {file.digest: file.path for file in own.files if file.path not in present}
+        lost = {
+            file.digest: file.path
+            for stamp in self._stamps
+            for file in stamp.files
+            if file.path not in present
+        }
         found = []
         for one in judgements:
             digests = readings[one.entry.path].digests or {}

@@ -13,7 +13,7 @@ from envdoctor.caches import stamp as stamps
 from envdoctor.caches.scene import built_scene
 from envdoctor.caches.surroundings import look
 from envdoctor.caches.survey import Manner, survey_all
-from envdoctor.caches.vouch import stamp_all
+from envdoctor.caches.vouch import forget_lost, stamp_all
 from envdoctor.errors import ExitCode
 from envdoctor.probes.cache_places import cache_places
 from envdoctor.resources import bundled, trainer_module
@@ -42,6 +42,7 @@ class Warmed:
         was_warm: True if nothing had to be done.
         report: What `python -m train warm` said; empty if it did not run to its end.
         num_stamped: Entries that are stamped now.
+        spoiled: Entries that were stamped and are corrupt now, which a run may stop at.
         roots: Caches that hold something.
     """
 
@@ -50,6 +51,7 @@ class Warmed:
     was_warm: bool = False
     report: dict[str, Any]
     num_stamped: int = 0
+    spoiled: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
 
 
@@ -81,6 +83,7 @@ def warm(
     before = survey_all(places, around, home=scene.home, manner=Manner())
     if is_warm(before, around.fingerprint, run=(name, digest)):
         return Warmed(name=name, was_warm=True, report={}, roots=_roots(before))
+    forget_lost(before, home=scene.home)
     with tempfile.TemporaryDirectory(prefix="envdoctor-warm-") as folder:
         path = Path(folder, "report.json")
         command = _command(training, report=path)
@@ -91,8 +94,17 @@ def warm(
         report = json.loads(path.read_bytes())
     manner = Manner(deep=True, progress=progress)
     after = survey_all(places, around, home=scene.home, manner=manner)
-    number = stamp_all(after, around.fingerprint, home=scene.home, by="warm", runs={name: digest})
-    return Warmed(name=name, report=report, num_stamped=number, roots=_roots(after))
+    spoiled = _spoiled(after)
+    runs = {} if spoiled else {name: digest}
+    number = stamp_all(after, around.fingerprint, home=scene.home, by="warm", runs=runs)
+    return Warmed(
+        name=name,
+        code=ExitCode.PROBLEM if spoiled else ExitCode.OK,
+        report=report,
+        num_stamped=number,
+        spoiled=spoiled,
+        roots=_roots(after),
+    )
 
 
 def is_warm(surveys: Sequence[Survey], fingerprint: Fingerprint, *, run: tuple[str, str]) -> bool:
@@ -114,6 +126,18 @@ def is_warm(surveys: Sequence[Survey], fingerprint: Fingerprint, *, run: tuple[s
         for one in survey.judgements
     )
     return was_warmed and not lost and not changed
+
+
+def _spoiled(surveys: Sequence[Survey]) -> tuple[str, ...]:
+    found = []
+    for survey in surveys:
+        stamped = {file.path for stamp in survey.stamps for file in stamp.files}
+        found += [
+            f"{survey.root}/{one.entry.path}"
+            for one in survey.judgements
+            if one.kind == "corrupt" and any(file.path in stamped for file in one.entry.files)
+        ]
+    return tuple(found)
 
 
 def _command(training: TrainRequest, *, report: Path) -> tuple[str, ...]:

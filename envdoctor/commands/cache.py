@@ -237,7 +237,7 @@ def warm(
     run, so that it then starts with nothing to compile, which its summary.json reports. If the
     caches are warm already, says so and does nothing.
 
-    Exit codes: those of `envdoctor train`.
+    Exit codes: those of `envdoctor train`; 1 also if an entry that was stamped is corrupt now.
     """
     from envdoctor import settings
     from envdoctor.caches.warm import warm as compile_ahead

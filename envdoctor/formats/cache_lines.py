@@ -116,13 +116,19 @@ def warmed_lines(done: Warmed) -> Iterator[Line]:
     where = " and ".join(done.roots) or "no cache"
     if done.was_warm:
         yield Line(f"{done.name} is warm already: nothing to do; what was stamped is in {where}")
-    elif not done.code and not done.report["num_shapes"]:
+    elif done.report and not done.report["num_shapes"]:
         yield Line(f"{done.name} compiles nothing here; {done.num_stamped} entries stamped")
-    elif not done.code:
+    elif done.report:
         compiled = done.report["compiled"]
         yield Line(
             f"{done.name}: {compiled['num_new']} compiled, {compiled['num_kernels_cached']} from "
             f"the cache; {done.num_stamped} entries stamped in {where}"
+        )
+    if done.spoiled:
+        yield Line(
+            f"corrupt, and not compiled anew: {_plural(len(done.spoiled))}, such as "
+            f"{done.spoiled[0]}; remove with `envdoctor cache prune --deep`, then warm again",
+            "bold red",
         )
 
 

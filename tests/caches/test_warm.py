@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from envdoctor.caches.vouch import stamp_all
+from envdoctor.caches.vouch import forget_lost, stamp_all
 from envdoctor.caches.warm import is_warm, needs_of
 from envdoctor.facts import NvidiaFact
 from envdoctor.train_request import TrainRequest
-from tests.caches.samples import Bench, graph_pickle, warmed, write_graph
+from tests.caches.samples import Bench, graph_pickle, key, warmed, write_graph
+from tests.environments import elf
 from tests.train.tiny_run import RUN_FILE
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUN = ("tiny", "digest")
+NUM_ENTRIES = 17
 
 
 @pytest.fixture
@@ -58,6 +60,35 @@ def test_a_cache_that_was_warmed_is_warm_and_so_is_one_that_has_more(bench: Benc
 def test_it_is_warm_no_more(bench: Bench, change: Callable[[Bench], object]) -> None:
     change(bench)
     assert not warm(bench)
+
+
+def test_what_was_damaged_stays_so_however_often_it_is_stamped(bench: Bench) -> None:
+    """Or the second stamp would vouch for what the first one found wrong."""
+    library = next(bench.inductor.glob("??/*.so"))
+    wrapper = next(bench.inductor.glob("??/*.py"))
+    content = bytearray(library.read_bytes())
+    content[-1] ^= 1
+    library.write_bytes(content)
+    wrapper.rename(wrapper.with_name(f"{key('c', 800)}.py"))
+    for _ in range(3):
+        assert bench.counts(deep=True) == {"valid": NUM_ENTRIES - 2, "corrupt": 2}
+        assert bench.stamp() == NUM_ENTRIES - 2
+        assert not warm(bench)
+    bench.variables["TORCHINDUCTOR_MAX_AUTOTUNE"] = "1"
+    for kind in ("stale", "valid"):
+        assert bench.counts(deep=True) == {kind: NUM_ENTRIES - 2, "corrupt": 2}
+        assert bench.stamp() == NUM_ENTRIES - 2
+
+
+def test_what_is_gone_and_compiled_anew_may_have_other_bytes(bench: Bench) -> None:
+    library = next(bench.inductor.glob("??/*.so"))
+    library.unlink()
+    forget_lost(bench.survey(), home=bench.home)
+    assert not warm(bench)
+    library.write_bytes(elf("another.so"))
+    assert not warm(bench)
+    bench.stamp()
+    assert bench.counts(deep=True) == {"valid": NUM_ENTRIES}
 
 
 def test_it_is_not_warm_for_another_run(bench: Bench) -> None:
