@@ -5,17 +5,14 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from train.attention import UnfusedAttentionError
 from train.baseline import measure_once
-from train.checkpoint import CheckpointError, load_checkpoint
-from train.compile_watch import RecompiledError
+from train.checkpoint import load_checkpoint
 from train.evaluate import Evaluation, compare
 from train.inputs import load
 from train.machine import Stopwatch
 from train.progress import open_progress
 from train.report import write_report
 from train.run_folder import write_json
-from train.selftest import SelfTestError
 from train.selftest_drafting import check_run
 from train.session import Session
 from train.summary import closing_lines, header
@@ -29,9 +26,6 @@ if TYPE_CHECKING:
     from train.run_folder import RunFolder
     from train.session import Terms
     from train.signals import StopSignal
-
-SELF_TEST_FAILURES = (SelfTestError, UnfusedAttentionError, RecompiledError, CheckpointError)
-"""What `execute` raises when something does not hold that a training relies on; exit code 1."""
 
 
 def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal, terms: Terms) -> bool:

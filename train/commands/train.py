@@ -7,8 +7,8 @@ ends a run, --resume goes on from its newest whole checkpoint as if nothing had 
 
 from __future__ import annotations
 
-import errno
 import sys
+import traceback
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from train.config import TrainConfig
 
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-NO_SPACE_EXIT_CODE = 7
 BUSY_EXIT_CODE = 8
 
 
@@ -62,8 +60,9 @@ def run(options: argparse.Namespace) -> int:
     """Check the files, then load torch and do the work.
 
     Returns:
-        0 finished; 1 a self-test of target, attention or checkpoint failed; 7 no space, and the end
-        could not be saved; 8 another process works on the run; 130 stopped.
+        0 finished; 1 a self-test of target, attention or checkpoint failed, or the GPU's memory is
+        full; 3 the GPU failed; 7 no space, and the end could not be saved; 8 another process works
+        on the run; 130 stopped.
     """
     if options.plan:
         return _planned(options)
@@ -122,21 +121,18 @@ def _run(
         sys.stderr.write(f"{folder.path}: the run is finished; see {folder.summary}\n")
         return 0
     # Here, because torch takes seconds to import.
-    from train.run import SELF_TEST_FAILURES, execute  # noqa: PLC0415
-    from train.saver import SaveError  # noqa: PLC0415
+    from train.failure import failure_of  # noqa: PLC0415
+    from train.run import execute  # noqa: PLC0415
 
     terms = Terms(receipt_id=options.receipt, allow_data_change=options.allow_data_change)
     try:
         finished = execute(config, folder=folder, stop=stop, terms=terms)
-    except SELF_TEST_FAILURES as error:
-        sys.stderr.write(f"error: self-test failed: {error}\n")
-        return 1
-    except SaveError as error:
-        sys.stderr.write(f"error: {error}; --resume {folder.path} goes on from there\n")
-        return NO_SPACE_EXIT_CODE
-    except OSError as error:
-        if error.errno not in NO_SPACE:
+    except Exception as error:
+        failure = failure_of(error, folder.path)
+        if failure is None:
             raise
-        sys.stderr.write(f"error: {error}; --resume {folder.path} goes on once there is space\n")
-        return NO_SPACE_EXIT_CODE
+        if failure.is_ours:
+            traceback.print_exc()
+        sys.stderr.write(f"error: {failure.line}\n")
+        return failure.exit_code
     return 0 if finished else INTERRUPTED_EXIT_CODE

@@ -36,9 +36,9 @@ def run(options: argparse.Namespace) -> int:
     check_layout(config.layout, torch_version=metadata.version("torch"))
     check_inputs(config)
     # Here, because torch takes seconds to import.
+    from train.failure import SELF_TEST_FAILURES  # noqa: PLC0415
     from train.inputs import load  # noqa: PLC0415
     from train.progress import Progress  # noqa: PLC0415
-    from train.run import SELF_TEST_FAILURES  # noqa: PLC0415
     from train.warmup import warm_up  # noqa: PLC0415
 
     progress = Progress(every_seconds=config.log.every_seconds)
