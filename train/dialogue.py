@@ -133,7 +133,9 @@ class Answering:
         """Add an answer to its dialogue; what is of no use ends it, and is left out."""
         dialogue = self._dialogues.pop(str(reply.request.key))
         messages = [*dialogue.messages, *dialogue.questions.popleft()]
-        reply = self._before_loop(reply) if self._cuts_loops else reply
+        if self._cuts_loops:
+            asked = self._render(dialogue, messages, opens_answer=True)
+            reply = self._before_loop(asked, reply)
         text = self._text(reply.ids)
         fault = self._fault(dialogue, messages, reply=reply, text=text)
         if fault and not dialogue.messages:
@@ -148,12 +150,20 @@ class Answering:
             dialogue.questions.clear()
         return dialogue
 
-    def _before_loop(self, reply: Reply) -> Reply:
-        """Return an answer up to where it begins to repeat itself."""
+    def _before_loop(self, asked: str, reply: Reply) -> Reply:
+        """Return an answer up to where it begins to repeat itself, cut between words."""
         num_tokens = tokens_before_loop(reply.ids, self._text)
         if num_tokens == len(reply.ids):
             return reply
+        # Half a word is often other tokens than those that the whole word begins with.
+        while num_tokens and not self._reads_back(asked, reply, num_tokens):
+            num_tokens -= 1
         return dataclasses.replace(reply, ids=reply.ids[:num_tokens], ended=False)
+
+    def _reads_back(self, asked: str, reply: Reply, num_tokens: int) -> bool:
+        """Return whether the text of an answer's first tokens is read as these tokens."""
+        ids = reply.ids[:num_tokens]
+        return self._tokens(asked + self._text(ids)) == [*reply.request.prompt_ids, *ids]
 
     def _fault(
         self, dialogue: Dialogue, messages: list[dict[str, Any]], *, reply: Reply, text: str
@@ -164,7 +174,7 @@ class Answering:
         if is_looping(reply.ids, text):
             return "looping"
         asked = self._render(dialogue, messages, opens_answer=True)
-        if self._tokens(asked + text) != [*reply.request.prompt_ids, *reply.ids]:
+        if not self._reads_back(asked, reply, len(reply.ids)):
             # Training would see tokens that the target did not choose.
             return "tokens change when read back"
         answer = {"role": "assistant", "content": text}

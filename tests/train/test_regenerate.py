@@ -256,14 +256,22 @@ def test_longest_part_that_does_not_loop(text: str, kept: str) -> None:
     assert tokenizer.decode(ids[: tokens_before_loop(ids, tokenizer.decode)]) == kept
 
 
-def test_a_loop_is_cut_on_request(tiny: Target) -> None:
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param("abcdefgh" * 5, "abcdefgh" * 2 + "abcdefg", id="loop"),
+        # The eleventh of these bytes is half a character.
+        pytest.param("\u00e9" * 9, "\u00e9" * 5, id="cut-where-it-reads-back"),
+    ],
+)
+def test_a_loop_is_cut_on_request(tiny: Target, text: str, kept: str) -> None:
     answering = Answering(tiny, max_new_tokens=60, cuts_loops=True)
     raw = {"messages": asked("u:x", "a:y", "u:z")}
     dialogue = Dialogue.of(Row("f:1", raw, parse_row(raw, where="f:1")))
     request = answering.ask(dialogue)
     assert request is not None
-    answering.take(Reply(request, tiny.tokenizer("abcdefgh" * 5)["input_ids"], ended=True))
-    assert dialogue.messages[-1]["content"] == "abcdefgh" * 2 + "abcdefg"
+    answering.take(Reply(request, tiny.tokenizer(text)["input_ids"], ended=True))
+    assert dialogue.messages[-1]["content"] == kept
     assert dialogue.finish_reason == "length"
     assert not dialogue.questions
     assert not dialogue.dropped
