@@ -104,25 +104,34 @@ def fx_tracing_race(
     cases = race.cases if race else ()
     seen = [record for record in logs.records if _is_of_race(record)]
     seen += [record for record in probes.records if _is_of_threads(record)]
-    if torch_build.cuda is None and not cases and not seen:
+    failing = [case for case in cases if case.num_failed or case.num_hung]
+    shown = failing or _broken(race)
+    is_asked_for = seen or cases or shown
+    if torch_build.cuda is None and not is_asked_for:
         return Skipped("torch is not a CUDA build")
-    shown = [case for case in cases if case.num_failed or case.num_hung] or _broken(race)
     if _is_local(version) and not shown and not _is_of_patches(seen):
         return Ok(_cured(version, seen, cases))
-    if not seen and not cases and not nvidia.gpus:
+    if not nvidia.gpus and not is_asked_for:
         return Skipped("no GPU to train on")
-    later = "" if _is_local(version) else ", or take torch 2.14 or later"
     return Problem(
         culprit="torch",
         severity=Severity.WARNING if seen or shown else Severity.INFO,
         message=_message(version, seen, race),
         evidence=tuple(_evidence(version, seen, race)),
-        remedy=Remedy(
-            kind="one-process-per-gpu",
-            text="Start one process for each GPU (torchrun), or hold one lock over forward and "
-            f"backward of every compiled call{later}.",
-        ),
+        remedy=_remedy(version, is_shown=any((seen, failing))),
     )
+
+
+def _remedy(version: str, *, is_shown: bool) -> Remedy:
+    apart = (
+        "Start one process for each GPU (torchrun), or hold one lock over forward and backward of "
+        "every compiled call"
+    )
+    if not _is_local(version):
+        text = f"{apart}, or take torch 2.14 or later."
+    else:
+        text = f"{apart}." if is_shown else "Look for what ended the probe, and run it again."
+    return Remedy(kind="one-process-per-gpu", text=text)
 
 
 def _cured(version: str, seen: list[RunRecord], cases: tuple[RaceCase, ...]) -> str:

@@ -64,6 +64,8 @@ OTHER = LogRecordsFact(records=(RunRecord(source="/srv/train.log", text="OutOfMe
         pytest.param([torch("2.14.1+cu130"), PATCHED], Severity.WARNING, id="2.14-patches"),
         pytest.param([torch("2.14.1+cu130"), BROKEN], Severity.WARNING, id="2.14-probe-broke"),
         pytest.param([BROKEN], Severity.WARNING, id="probe-broke"),
+        pytest.param([BROKEN, nvidia(gpus=())], Severity.WARNING, id="probe-broke-without-gpu"),
+        pytest.param([BROKEN, torch("2.13.0+cpu", None)], Severity.WARNING, id="broke-on-cpu"),
         pytest.param([torch("2.9.1+cpu", None)], Skipped, id="cpu"),
         pytest.param([torch("2.9.1+cpu", None), LOG], Severity.WARNING, id="cpu-log-shows-it"),
         pytest.param([nvidia(gpus=())], Skipped, id="no-gpu"),
@@ -141,6 +143,11 @@ def test_a_later_torch_is_no_remedy_where_it_is_there(version: str, *, is_named:
     found = problem("fx-tracing-race", torch(version), HUNG)
     assert ("2.14" in found.remedy.text) is is_named
     assert any("2.14" in (item.expected or "") for item in found.evidence) is is_named
+
+
+def test_probe_that_broke_shows_nothing_of_a_cured_torch() -> None:
+    assert "run it again" in problem("fx-tracing-race", torch("2.14.1"), BROKEN).remedy.text
+    assert "one lock" in problem("fx-tracing-race", torch("2.13.0"), BROKEN).remedy.text
 
 
 def test_cured_torch_says_whose_the_failures_of_a_log_are() -> None:
