@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from train.curves import Curve, bars, chart
 from train.durable import write_whole
-from train.summary import acceptance_words, speed_words
+from train.summary import acceptance_words, speed_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -86,16 +86,11 @@ def headline(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("held-out loss after", f"{held_out['after']['loss']:.3f} nats"))
     decoding = summary.get("decoding")
     if decoding:
-        trained = decoding["trained"]
         rows += [
-            (
-                "acceptance length, the target's own token counted",
-                acceptance_words(decoding) + f", {trained['num_prompts']} prompts",
-            ),
+            ("acceptance length, the target's own token counted", acceptance_words(decoding)),
             ("decoding equals plain decoding", "yes" if decoding["lossless"] else "NO"),
         ]
-        if decoding["num_timed_prompts"]:
-            rows.append(("speed-up", speed_words(decoding)))
+        rows += [("speed-up", line) for line in speed_lines(decoding)]
     return rows
 
 

@@ -33,11 +33,13 @@ class Start:
         checkpoint: What it goes on from; None at the beginning.
         state: The checkpoint's `state.json`.
         origin: Where the order of its data begins.
+        contract: What is there now, for the checkpoints to come.
     """
 
     checkpoint: Path | None = None
     state: dict[str, Any] = field(default_factory=dict)
     origin: Origin = field(default_factory=Origin)
+    contract: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def step(self) -> int:
@@ -65,7 +67,7 @@ def find_start(
     """
     checkpoint = newest_whole(store, say=say)
     if checkpoint is None:
-        return Start()
+        return Start(contract=contract)
     state = json.loads((checkpoint / STATE_NAME).read_text("utf-8"))
     if state["schema_version"] != SCHEMA_VERSION:
         schema = f"found {state['schema_version']}, wanted {SCHEMA_VERSION}"
@@ -80,7 +82,7 @@ def find_start(
             f"{DATA}: now {contract[DATA]}, until step {state['step']} {saved[DATA]};"
             f" epoch {state['epoch']} begins anew"
         )
-    return Start(checkpoint, state, origin)
+    return Start(checkpoint, state, origin, contract)
 
 
 def newest_whole(store: CheckpointStore, *, say: Callable[[str], None]) -> Path | None:

@@ -16,13 +16,15 @@ from train.run_folder import write_json
 from train.selftest_drafting import check_run
 from train.session import Session
 from train.summary import closing_lines, header
-from train.training import train_and_save
+from train.training import start_of, train_and_save
 from train.warmup import warm_up
 
 if TYPE_CHECKING:
     from train.baseline import Baseline
     from train.config import TrainConfig
     from train.course import Pair
+    from train.inputs import Inputs
+    from train.progress import Progress
     from train.run_folder import RunFolder
     from train.session import Terms
     from train.signals import StopSignal
@@ -52,9 +54,8 @@ def run_phases(config: TrainConfig, session: Session) -> bool:
     with watch.phase("load"):
         inputs = load(config)
     pair = inputs.pair
-    for key, dataset in (("train", inputs.training), ("held_out", inputs.held_out)):
-        if words := dataset.dropped_words:
-            progress.say(f"data.{key}: {dataset.num_conversations} usable rows{words}")
+    tell_dropped(inputs, progress)
+    start = start_of(config, inputs=inputs, session=session)
     with watch.phase("warm_up"):
         guard = warm_up(config, pair=pair, progress=progress)
         check_run(config, pair=pair, samples=inputs.held_out.samples)
@@ -67,7 +68,7 @@ def run_phases(config: TrainConfig, session: Session) -> bool:
         )
     with watch.phase("train"):
         outcome = train_and_save(
-            config, inputs=inputs, session=session, guard=guard, evaluation=evaluation
+            start, inputs=inputs, session=session, guard=guard, evaluation=evaluation
         )
     results: dict[str, Any] = {
         "training": outcome.summary(),
@@ -87,6 +88,13 @@ def run_phases(config: TrainConfig, session: Session) -> bool:
     for line in closing_lines(summary, folder):
         progress.say(line)
     return not stopped
+
+
+def tell_dropped(inputs: Inputs, progress: Progress) -> None:
+    """Say how many rows of the data are of no use, and why."""
+    for key, dataset in (("train", inputs.training), ("held_out", inputs.held_out)):
+        if words := dataset.dropped_words:
+            progress.say(f"data.{key}: {dataset.num_conversations} usable rows{words}")
 
 
 def results_after(

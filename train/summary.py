@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from train.config import to_builtins
@@ -52,13 +53,11 @@ def closing_lines(summary: dict[str, Any], folder: RunFolder) -> list[str]:
         stopped = f"stopped after {training['steps']} of {training['num_steps']} steps"
         return [f"{stopped}; --resume {folder.path} goes on", *lines]
     before, after = held_out["before"]["loss"], held_out["after"]["loss"]
-    trained = decoding["trained"]
-    speed_up = [speed_words(decoding)] if decoding["num_timed_prompts"] else []
     return [
         f"held-out loss {before:.3f} -> {after:.3f} nats",
-        f"acceptance length {acceptance_words(decoding)}, {trained['num_prompts']} prompts",
+        f"acceptance length {acceptance_words(decoding)}",
         f"decoding {'equals' if decoding['lossless'] else 'DIFFERS FROM'} plain greedy decoding",
-        *speed_up,
+        *speed_lines(decoding),
         *lines,
     ]
 
@@ -74,17 +73,25 @@ def compiled_line(compilation: dict[str, Any]) -> list[str]:
 
 
 def acceptance_words(decoding: dict[str, Any]) -> str:
-    """Return the acceptance length before and after with its error, in tokens per verification."""
-    trained = decoding["trained"]
-    return (
-        f"{decoding['untrained']['mean']:.3f} -> {trained['mean']:.3f}"
-        f" +- {trained['standard_error']:.3f}"
-        f" ({decoding['standard_errors_above_untrained']:.1f} standard errors above untrained)"
-    )
+    """Return the acceptance length before and after with its error, in tokens per verification.
+
+    One prompt has no error, and answers of one token have no verification.
+    """
+    before, trained = decoding["untrained"], decoding["trained"]
+    number, error = trained["num_prompts"], trained["standard_error"]
+    if not number:
+        return "not measured: every answer ended at its first token"
+    words = f"{before['mean']:.3f} -> {trained['mean']:.3f}"
+    if number == 1:
+        return f"{words}, 1 prompt"
+    above = decoding["standard_errors_above_untrained"]
+    return f"{words} +- {error:.3f} ({above:.1f} standard errors above untrained), {number} prompts"
 
 
-def speed_words(decoding: dict[str, Any]) -> str:
-    """Return how fast decoding became, and on how many prompts that was timed."""
+def speed_lines(decoding: dict[str, Any]) -> list[str]:
+    """Return how fast decoding became, and on how many prompts; nothing where it was not timed."""
+    if math.isnan(decoding["speed_up"]):
+        return []
     number = decoding["num_timed_prompts"]
     prompts = "1 prompt" if number == 1 else f"{number} prompts, one at a time"
-    return f"{decoding['speed_up']:.2f} times as fast as the target alone, {prompts}"
+    return [f"{decoding['speed_up']:.2f} times as fast as the target alone, {prompts}"]

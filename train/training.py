@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def train_and_save(
-    config: TrainConfig,
+    start: Start,
     *,
     inputs: Inputs,
     session: Session,
@@ -54,17 +54,13 @@ def train_and_save(
     """Train from the newest checkpoint on, or from the start, until the end or until stopped.
 
     Raises:
-        ConfigError: What is there now does not fit the checkpoint; or the device needs dense
-            attention, and the blocks do not fit.
+        ConfigError: The plan ends before the checkpoint; or the device needs dense attention, and
+            the blocks do not fit.
         RecompiledError: Something was compiled in the middle of the training; what was learned
             until then is saved.
         SaveError: The end of the training could not be saved.
     """
-    folder, progress = session.folder, session.progress
-    contract = contract_of(config, inputs)
-    store = CheckpointStore(folder.checkpoints, keep=config.checkpoint.keep)
-    allows = session.terms.allow_data_change
-    start = find_start(store, contract, allow_data_change=allows, say=progress.say)
+    config, folder, progress = evaluation.config, session.folder, session.progress
     course = Course.of(
         config,
         pair=inputs.pair,
@@ -86,7 +82,8 @@ def train_and_save(
         restore(course, start, ledger=ledger, best=best)
         for line in resumed_lines(course, start):
             progress.say(line)
-        camera = Camera(course, ledger, best, contract, session.terms.receipt_id)
+        camera = Camera(course, ledger, best, start.contract, session.terms.receipt_id)
+        store = CheckpointStore(folder.checkpoints, keep=config.checkpoint.keep)
         every_steps = config.checkpoint.every_steps
         saver = Saver(store, camera=camera, every_steps=every_steps, say=progress.say)
         evaluate = LoopEvaluation(
@@ -100,6 +97,20 @@ def train_and_save(
         with ended_early(saver, ledger):
             train(course, ledger=ledger, stop=session.stop, after_step=after_step)
     return ledger.outcome()
+
+
+def start_of(config: TrainConfig, *, inputs: Inputs, session: Session) -> Start:
+    """Find where the run goes on; what cannot go on is refused before anything takes time.
+
+    Raises:
+        ConfigError: What is there now does not fit the newest checkpoint.
+    """
+    return find_start(
+        CheckpointStore(session.folder.checkpoints),
+        contract_of(config, inputs),
+        allow_data_change=session.terms.allow_data_change,
+        say=session.progress.say,
+    )
 
 
 @contextmanager

@@ -153,6 +153,9 @@ def test_held_out_loss_repeats_exactly_and_ignores_the_seed(
     first = evaluation.held_out_loss(drafter, progress=progress)
     torch.manual_seed(99)
     assert evaluation.held_out_loss(drafter, progress=progress) == first
+    seeded = msgspec.structs.replace(CONFIG, train=msgspec.structs.replace(CONFIG.train, seed=7))
+    other = Evaluation(seeded, target=tiny, samples=samples, prompts=[])
+    assert other.held_out_loss(drafter, progress=progress) == first
     assert len(first["accuracy"]) == 3
     assert first["loss"] > 1.0
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -103,6 +104,24 @@ def test_curves_show_the_metrics() -> None:
     assert sum(tag == "rect" for tag, _ in found.elements) == 4
     for shown in ("4.250 nats", "1.050 -> 1.750 +- 0.050", "123", "9,000", "1.25 times"):
         assert shown in found.text
+
+
+@pytest.mark.parametrize(
+    ("trained", "speed_up", "words"),
+    [
+        pytest.param({"num_prompts": 1}, 2.0, "1.050 -> 1.750, 1 prompt", id="one-prompt"),
+        pytest.param({"num_prompts": 0}, math.nan, "every answer ended at its", id="no-rounds"),
+    ],
+)
+def test_what_cannot_be_said_is_left_out(
+    trained: dict[str, Any], speed_up: float, words: str
+) -> None:
+    lone = {**SUMMARY["decoding"]["trained"], "mean": 1.75, "standard_error": math.nan, **trained}
+    decoding = {**SUMMARY["decoding"], "trained": lone, "speed_up": speed_up}
+    text = Page(page([step(1)], {**SUMMARY, "decoding": decoding})).text
+    assert words in text
+    assert "nan" not in text
+    assert ("times as fast" in text) is (not math.isnan(speed_up))
 
 
 @pytest.mark.parametrize("num_steps", [0, 1, MAX_POINTS, 5 * MAX_POINTS + 3])

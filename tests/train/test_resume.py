@@ -1,20 +1,27 @@
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import shutil
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 
 from tests.train.killed_runs import assert_same_training, kill_after, lines_of, run, trace
 from tests.train.tiny_run import write_run
-from train.checkpoint_store import RANDOM_NAME, SUMS_NAME, CheckpointStore
-from train.rng import random_state, set_random_state
+from train.best import Best
+from train.checkpoint_store import RANDOM_NAME, STATE_NAME, CheckpointStore
+from train.course import Course
+from train.inputs import load
+from train.ledger import Ledger
+from train.plan import Origin
+from train.resume import Start, restore
+from train.rng import random_state
+from train.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,30 +79,75 @@ def test_killed_run_goes_on_bit_for_bit(reference: Path, tmp_path: Path, log: Pa
         assert summary["training"][name] == whole["training"][name]
 
 
-def test_random_generators_go_on_where_they_were(
-    reference: Path, tmp_path: Path, log: Path
-) -> None:
-    """Nothing draws from them today, so that no metric would tell."""
-    out = shutil.copytree(reference, tmp_path / "out", symlinks=True)
-    checkpoint = CheckpointStore(out / "checkpoints").pointed("latest")
-    assert checkpoint is not None
+class Resumed(NamedTuple):
+    """A run that goes on in this process, from a checkpoint that a test has changed."""
+
+    course: Course
+    best: Best
+    checkpoint: Path
+    random: dict[str, Any]
+
+
+@pytest.fixture(scope="module", name="resumed")
+def _resumed(reference: Path, tmp_path_factory: pytest.TempPathFactory) -> Resumed:
+    config = RunFolder.existing(reference).resolved_config()
+    config = structs.replace(config, train=structs.replace(config.train, weight_decay=0.5))
+    inputs = load(config)
+    latest = CheckpointStore(reference / "checkpoints").pointed("latest")
+    assert latest is not None
+    checkpoint = shutil.copytree(latest, tmp_path_factory.mktemp("changed") / latest.name)
+    state = json.loads((checkpoint / STATE_NAME).read_text())
+    state["best"] = {"score": config.checkpoint.best_on, "step": 2, "value": 0.5}
     cpu = torch.device("cpu")
-    own = random_state(cpu)
     random.seed(1)
     np.random.seed(2)  # noqa: NPY002  the generator that others may draw from
     torch.manual_seed(3)
-    torch.save(saved := random_state(cpu), checkpoint / RANDOM_NAME)
-    set_random_state(own, cpu)
-    sums = checkpoint / SUMS_NAME
-    digest = hashlib.sha256((checkpoint / RANDOM_NAME).read_bytes()).hexdigest()
-    kept = [line for line in sums.read_text().splitlines() if not line.endswith(RANDOM_NAME)]
-    sums.write_text("\n".join([*kept, f"{digest}  {RANDOM_NAME}"]) + "\n")
-    code, stderr = run("--resume", out, "--set", "train.epochs=7", stderr=log)
-    assert code == 0, stderr
-    assert f"going on from {checkpoint.name}" in stderr
-    found = torch.load(out / "checkpoint" / RANDOM_NAME, weights_only=True)
+    torch.save(random_state(cpu), checkpoint / RANDOM_NAME)
+    torch.manual_seed(4)
+    random.seed(4)
+    start = Start(checkpoint, state, Origin(**state["origin"]))
+    samples = inputs.training.samples
+    course = Course.of(
+        config, pair=inputs.pair, samples=samples, first_step=start.step, origin=start.origin
+    )
+    best = Best(config.checkpoint.best_on)
+    ledger = Ledger(course.plan.num_steps, every_steps=1, report=lambda _: None)
+    restore(course, start, ledger=ledger, best=best)
+    return Resumed(course, best, checkpoint, random_state(cpu))
+
+
+def test_random_generators_go_on_where_they_were(resumed: Resumed) -> None:
+    """Nothing draws from them today, so that no metric would tell."""
+    saved = torch.load(resumed.checkpoint / RANDOM_NAME, weights_only=True)
+    found = dict(resumed.random)
     assert torch.equal(found.pop("torch"), saved.pop("torch"))
     assert found == saved
+
+
+def test_the_best_so_far_is_remembered(resumed: Resumed) -> None:
+    assert (resumed.best.step, resumed.best.value) == (2, 0.5)
+
+
+def test_settings_of_the_optimizer_are_those_of_the_run_file(resumed: Resumed) -> None:
+    optimizer = resumed.course.optimizer
+    assert {group["weight_decay"] for group in optimizer.param_groups} >= {0.5}
+
+
+def test_states_of_the_target_come_from_the_same_batches_again(resumed: Resumed) -> None:
+    """In the last bits they depend on the batch in which the target first read a sample."""
+    course, calls = resumed.course, []
+    decoder = course.pair.target.model.get_decoder()
+    hook = decoder.register_forward_hook(lambda *_: calls.append(1))
+    first = course.order.plan.steps_per_epoch
+    for batch in course.order.batches_before(first):
+        kept = course.store.features(batch).tapped_BSF
+        assert not calls
+        fresh = course.pair.target.states(batch.ids_BS).tapped_BTF
+        calls.clear()
+        for row, sample in enumerate(batch.samples):
+            num_tokens = len(sample.ids)
+            assert torch.equal(kept[row, :num_tokens], fresh[row, :num_tokens])
+    hook.remove()
 
 
 @pytest.mark.slow

@@ -172,7 +172,8 @@ def test_what_does_not_fit_the_checkpoint_is_refused_and_nothing_changes(
     assert re.search(f"^error: .*{re.escape(line)}", stderr, re.MULTILINE), stderr
     after = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
     changed = {path.name for path in after if before.get(path) != after[path]}
-    assert changed <= {"baseline.json"}  # measured again: it depends on the block size
+    # A run that is too short does fit the checkpoint: what it measures first may be measured.
+    assert changed <= ({"baseline.json"} if line.startswith("train.epochs") else set())
 
 
 def test_grown_data_is_refused_and_taken_by_explicit_choice(copy: Path, tmp_path: Path) -> None:
