@@ -91,14 +91,17 @@ def fx_tracing_race(
         2.15.0  backward  0 of 2,402        0 of 349    0 of 7,340
         2.15.0  tracing   0 of 5,485        0 of 3,959  0 of 7,310
 
+    Three threads that start cold on an H200 with torch 2.11.0: without a remedy none of the 3 ever
+    ended; with one lock, and with a process each, all 3 did.
+
     ## Remedy
     One process for each GPU; or one lock that covers forward and backward of every compiled call;
     and for the error, though not for the deadlock, torch 2.14 or later.
 
     ## Source
     pytorch/pytorch#126024; pytorch/pytorch#168999; counts by envdoctor/probe_scripts/fx_race.py,
-    2026-11-30, as tests/benchmarks/fx_race_counts.py repeats them; the deadlock's stacks on H200s
-    with torch 2.11.0, 2026-11-29.
+    2026-11-30, as tests/benchmarks/fx_race_counts.py repeats them; on the GPU the same program,
+    2026-11-30 (train/records), and the deadlock's stacks, 2026-11-29.
     """
     version = torch_build.version or ""
     cases = race.cases if race else ()
