@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,12 @@ def test_module_is_small_and_says_what_it_is(path: Path) -> None:
     assert len(text.splitlines()) <= 300
     assert ast.get_docstring(ast.parse(text))
     assert path.stem not in {"utils", "common", "helpers", "misc", "core", "base", "manager"}
+
+
+def test_map_of_the_trainer_names_each_module_once() -> None:
+    text = ast.get_docstring(ast.parse((ROOT / "train/__init__.py").read_text())) or ""
+    modules = [path.stem for path in (ROOT / "train").glob("*.py") if not path.stem.startswith("_")]
+    assert sorted(re.findall(r"`(\w+)`", text)) == sorted(modules)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=MODULE_IDS)
