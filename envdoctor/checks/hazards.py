@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from envdoctor.check import check
 from envdoctor.checks.endings import how_it_ended
 from envdoctor.facts import (
+    PATCHED_ERROR,
     RACE_ERRORS,
     LogRecordsFact,
     NvidiaFact,
@@ -202,7 +203,7 @@ def _counts(case: RaceCase) -> str:
 
 def _is_of_patches(seen: list[RunRecord]) -> bool:
     """Tell whether a trace patched the modules of other threads, which no release has ended."""
-    return any(RACE_ERRORS[1] in record.text for record in seen)
+    return any(PATCHED_ERROR in record.text for record in seen)
 
 
 def _is_of_race(record: RunRecord) -> bool:

@@ -83,6 +83,7 @@ from envdoctor.facts.policy import (
     SuppressionsFact,
 )
 from envdoctor.facts.probes import (
+    PATCHED_ERROR,
     RACE_ERRORS,
     RACE_REMEDIES,
     AllReduceProbeFact,
@@ -123,6 +124,7 @@ from envdoctor.facts.venv import (
 )
 
 __all__ = [
+    "PATCHED_ERROR",
     "RACE_ERRORS",
     "RACE_REMEDIES",
     "AllReduceProbeFact",

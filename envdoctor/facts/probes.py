@@ -155,9 +155,16 @@ class AttentionProbeFact(Fact):
     cases: tuple[AttentionCase, ...] = ()
 
 
-RACE_ERRORS = ("Detected that you are using FX", "module is not installed as a submodule")
-"""What a compiled call raises while another thread traces: that the flag is up; that the trace has
-patched all modules. Their beginnings, as far as consoles leave them in one line."""
+PATCHED_ERROR = "module is not installed as a submodule"
+"""What a call raises while another thread traces, because that has patched all modules."""
+
+RACE_ERRORS = (
+    "Detected that you are using FX",
+    "FX to symbolically trace a dynamo-optimized function",
+    PATCHED_ERROR,
+)
+"""What a compiled call raises while another thread traces. A console may break the line of the
+first, which then lacks the second."""
 
 RACE_REMEDIES = ("none", "lock", "processes")
 """What is tried against threads that disturb each other's compiled calls."""

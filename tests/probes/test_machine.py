@@ -300,6 +300,7 @@ NOISE = "".join(f"[{number}] OSError: no {number}\n" for number in range(300))
         pytest.param(f" 5%\r{FX}\r\n", FX, id="behind-a-progress-bar"),
         pytest.param(f"| {FX[:36]} |\n| {FX[36:]} |\n", f"| {FX[:36]} |", id="in-a-frame"),
         pytest.param(f"{FX[:40]}", FX[:40], id="cut-off"),
+        pytest.param(f"...{FX[23:]}", f"...{FX[23:]}", id="begun-late"),
         pytest.param(f"{'y' * 900}{FX}{'z' * 900}\n", f"{'y' * 200}{FX}", id="in-a-long-line"),
         pytest.param(f"{FX}\n{NOISE}", FX, id="many-others-follow"),
         pytest.param(f"{FX}\n" + "step\n" * 1_000_000, FX, id="far-from-the-end"),
