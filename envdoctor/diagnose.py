@@ -24,7 +24,7 @@ from envdoctor.facts import (
     Unavailable,
     VariablesFact,
 )
-from envdoctor.probes import collect
+from envdoctor.probes.registry import collect
 from envdoctor.probes.run_file import read_run
 from envdoctor.probes.run_records import read_log_records
 from envdoctor.probes.subject import THIS_MACHINE, NamedRun, Probing, Subject

@@ -14,9 +14,9 @@ from envdoctor.diagnose import diagnose
 from envdoctor.errors import VerificationError
 from envdoctor.facts import Distribution, DistributionsFact, InterpreterFact
 from envdoctor.machine_checks import OF_THE_MACHINE
-from envdoctor.probes import collect
 from envdoctor.probes.files import read_text
 from envdoctor.probes.record import parse_rows
+from envdoctor.probes.registry import collect
 from envdoctor.probes.subject import Subject
 from envdoctor.verdict import Severity
 

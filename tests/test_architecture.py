@@ -14,7 +14,7 @@ from envdoctor.check import HEADINGS, is_kebab_case
 from envdoctor.checks import BUILTIN_CHECKS
 from envdoctor.compatibility import load_table
 from envdoctor.facts import SuppressionsFact
-from envdoctor.probes import PROBES
+from envdoctor.probes.registry import PROBES
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted([*ROOT.glob("envdoctor/**/*.py"), *ROOT.glob("train/**/*.py")])

@@ -22,7 +22,7 @@ from envdoctor.facts import (
     VariablesFact,
 )
 from envdoctor.facts.snapshot import from_data, kind_name, kinds, load, to_data
-from envdoctor.probes import PROBES
+from envdoctor.probes.registry import PROBES
 from tests.machines import HEALTHY
 
 TEXT = st.text(st.characters(exclude_categories=[]), max_size=12)

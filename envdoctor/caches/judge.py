@@ -88,9 +88,10 @@ def judge(
 
 def _own(around: Surroundings, vouched: Sequence[Vouched]) -> Vouched | None:
     here = around.fingerprint
-    return next(
-        (one for one in vouched if one.fingerprint is here or one.fingerprint == here), None
-    )
+    for one in vouched:
+        if one.fingerprint is here or one.fingerprint == here:
+            return one
+    return None
 
 
 def _change_here(

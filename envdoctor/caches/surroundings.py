@@ -25,34 +25,40 @@ from envdoctor.facts import (
     UserFact,
     VariablesFact,
 )
-from envdoctor.probes import collect
 from envdoctor.probes.build_keys import entry_prefix
+from envdoctor.probes.collecting import collect_with
+from envdoctor.probes.distributions import read_distributions
 from envdoctor.probes.files import UnreadableError, read_text
-from envdoctor.probes.torch_build import parse_version_file
+from envdoctor.probes.host import read_host
+from envdoctor.probes.interpreter import read_interpreter
+from envdoctor.probes.nvidia import read_nvidia
+from envdoctor.probes.torch_build import parse_version_file, read_torch_build
+from envdoctor.probes.user import read_user
+from envdoctor.probes.variables import read_variables
 
 if TYPE_CHECKING:
+    from envdoctor.probes.collecting import Probe
     from envdoctor.probes.subject import Subject
 
-KINDS = frozenset(
-    {
-        PolicyFact,
-        HostFact,
-        VariablesFact,
-        InterpreterFact,
-        DistributionsFact,
-        TorchBuildFact,
-        NvidiaFact,
-        UserFact,
-    }
+PROBES: tuple[Probe, ...] = (
+    (PolicyFact, lambda subject, _: subject.policy),
+    (HostFact, read_host),
+    (VariablesFact, read_variables),
+    (InterpreterFact, read_interpreter),
+    (DistributionsFact, read_distributions),
+    (TorchBuildFact, read_torch_build),
+    (NvidiaFact, read_nvidia),
+    (UserFact, read_user),
 )
-"""The facts that decide where caches lie and what their entries must be for."""
+"""The facts that decide where caches lie and what their entries must be for, in the registry's
+order: importing every probe takes a tenth of the time that a verification takes."""
 
 _PYTHON_PARTS = 2
 
 
 def read_facts(subject: Subject, given: FactSet | None = None) -> FactSet:
     """Return the facts that the caches depend on; what is given stands in for this machine's."""
-    return collect(subject, given, kinds=KINDS)
+    return collect_with(PROBES, subject, given)
 
 
 def look(subject: Subject, facts: FactSet, *, home: Path, deep: bool) -> Surroundings:

@@ -171,7 +171,8 @@ class _Reader:
             said = said_of.get(entry.path, ())
             readings[entry.path] = reading = self._read(entry, said)
             judgements.append(judge(entry, reading, self._around, said))
-            meter.add(entry.size)
+            if self._deep:
+                meter.add(entry.size)
         missing = self._missing(vouched, {entry.path for entry in entries})
         links = list(steps_of_links(self._root, listing.files))
         weak = [*outside.weak_spots, *weak_members(self._root, listing.folders, listing.files)]

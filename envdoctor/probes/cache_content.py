@@ -21,7 +21,7 @@ MAX_BYTES = 512 * 1024**2
 """The largest file that is read whole."""
 
 _PROTO, _STOP = b"\x80", b"."
-_BLOCK, _NEAR, _ELF_HEADER = 32 * 1024, 4096, 64
+_BLOCK, _NEAR, _ELF_HEADER = 16 * 1024, 4096, 64
 _TORCH, _SYSTEM = b"] torch_version: ", b"] system_info[hash]: "
 _DEVICE = b"] system_info[device]: {'name': '"
 _NAME = re.compile(rb"([^'\n]{1,120})'")
@@ -92,16 +92,19 @@ def read_whole(path: str, *, limit: int = MAX_BYTES) -> bytes:
         os.close(descriptor)
 
 
-def read_marks(descriptor: int, size: int, *, limit: int) -> bytes:
-    """Return as much of a pickle's beginning as holds what it says, and its last byte.
+def read_marks(descriptor: int, size: int, *, limit: int) -> tuple[bytes, int]:
+    """Return a pickle's first byte, the part of it that holds what it says, and its last byte.
 
-    Torch writes the lines about itself and the system one after another, often near the beginning;
-    the system's hash is the last of them.
+    Torch writes the lines about itself and the system one after another, the system's hash last.
+    What comes before them can be megabytes, what comes after them is not read.
 
     Args:
         descriptor: Open for reading.
         size: Of the file in bytes, at least 1.
         limit: Bytes to read, about; 0 for the first and the last one alone.
+
+    Returns:
+        Those bytes, as if they were all of it, and how many were read.
 
     Raises:
         OSError: It cannot be read.
@@ -109,18 +112,22 @@ def read_marks(descriptor: int, size: int, *, limit: int) -> bytes:
     Source: torch/_inductor/codecache.py, `FxGraphHashDetails` and `CacheBase.get_system`, 2.11 to
     2.15, read 2026-11-30.
     """
-    content = os.pread(descriptor, min(_BLOCK, limit) or 1, 0)
-    while len(content) < min(size, limit) and not _is_told(content):
-        more = os.pread(descriptor, len(content), len(content))
-        if not more:
-            break
-        content += more
-    return content if len(content) >= size else content + os.pread(descriptor, 1, size - 1)
+    ends = os.pread(descriptor, 1, 0), os.pread(descriptor, 1, size - 1)
+    at, window = 0, b""
+    # a small block first: in most pickles they stand near the beginning
+    while at < min(size, limit) and (block := os.pread(descriptor, max(_BLOCK, at), at)):
+        at += len(block)
+        window = window[-_NEAR:] + block
+        if _is_told(window):
+            return ends[0] + window + ends[1], at
+    # not in this order, or not within a window: all of it, as far as that goes
+    whole = os.pread(descriptor, min(size, limit), 0) if 0 < size <= limit else b""
+    return (whole or b"".join(ends)), at + len(whole)
 
 
 def _is_told(content: bytes) -> bool:
     at = content.find(_SYSTEM)
-    return 0 <= at <= len(content) - len(_SYSTEM) - 64 and _TORCH in content
+    return 0 <= at <= len(content) - len(_SYSTEM) - 64 and _TORCH in content[:at]
 
 
 def pickle_saying(content: bytes, *, name: str = "") -> Saying:

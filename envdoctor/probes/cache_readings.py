@@ -160,8 +160,8 @@ def _head(entry: Entry, file: CachedFile, path: str, *, allowance: Allowance) ->
 def _beginning(entry: Entry, file: CachedFile, descriptor: int, *, allowance: Allowance) -> Saying:
     """Return what a pickle, shared object or precompiled header says in its beginning."""
     if entry.kind == "graph":
-        content = read_marks(descriptor, file.size, limit=allowance.num_bytes)
-        allowance.num_bytes = max(allowance.num_bytes - len(content), 0)
+        content, num_read = read_marks(descriptor, file.size, limit=allowance.num_bytes)
+        allowance.num_bytes = max(allowance.num_bytes - num_read, 0)
         return pickle_saying(content)
     if file.path.endswith(".gch"):
         return header_saying(os.pread(descriptor, 4, 0))

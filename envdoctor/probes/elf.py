@@ -190,10 +190,19 @@ def read_headers(
     if len(table) < length:
         table = read(offset, length)
     segments = list(_PROGRAM.iter_unpack(table[: len(table) // _PROGRAM.size * _PROGRAM.size]))
-    ends = [at + length for kind, at, _, length in segments if kind == _PT_LOAD]
-    if not ends or max(ends) > size:
-        raise ElfError("its contents end early" if ends else "it has no loadable segment")
+    end = _loaded_end(segments)
+    if not 0 <= end <= size:
+        raise ElfError("its contents end early" if end >= 0 else "it has no loadable segment")
     return _MACHINES.get(machine, f"ELF machine {machine}"), segments
+
+
+def _loaded_end(segments: list[Segment]) -> int:
+    """Return where the last loadable segment ends in the file; -1 if there is none."""
+    end = -1
+    for kind, at, _, length in segments:
+        if kind == _PT_LOAD and at + length > end:
+            end = at + length
+    return end
 
 
 def sections_end(first: bytes) -> int:

@@ -145,11 +145,25 @@ def test_the_beginning_of_a_pickle_says_what_all_of_it_says(
         file.write(content)
         file.flush()
         for limit in (len(content), 2 * len(content)):
-            found = read_marks(file.fileno(), len(content), limit=limit)
+            found, num_read = read_marks(file.fileno(), len(content), limit=limit)
             assert pickle_saying(found) == pickle_saying(content)
             assert pickle_saying(found).device == device
+            assert num_read <= before + 60_000
         few = read_marks(file.fileno(), len(content), limit=0)
-    assert few == content[:1] + content[-1:]
+    assert few == (content[:1] + content[-1:], 0)
+
+
+@given(between=st.integers(0, 10**5), is_swapped=st.booleans())
+def test_marks_in_another_order_are_found_as_well(*, between: int, is_swapped: bool) -> None:
+    told = [f"[{'a' * 51}] torch_version: ", f"[{'a' * 51}] system_info[hash]: {'0' * 64}"]
+    told = told[::-1] if is_swapped else told
+    content = pickle.dumps([told[0], "x" * between, told[1]], protocol=4)
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        found, _ = read_marks(file.fileno(), len(content), limit=10**6)
+    assert pickle_saying(found) == pickle_saying(content)
+    assert pickle_saying(found).torch == "a" * 51
 
 
 @given(st.sets(PATHS, max_size=8), st.sampled_from(["inductor", "triton", "flashinfer", "cuda"]))

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from envdoctor.facts import Gpu, NvidiaFact
+from envdoctor.caches.surroundings import PROBES
+from envdoctor.facts import Gpu, NvidiaFact, PolicyFact
 from envdoctor.formats.cache_lines import is_in_order
+from envdoctor.probes import registry
 from tests.caches.samples import (
     Bench,
     damage_at_random,
@@ -379,6 +381,15 @@ def test_files_that_are_no_caches_are_left_alone(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{")
     assert bench.counts() == bench.counts(deep=True) == {"unknown": 9}
+
+
+def test_the_facts_are_read_as_a_check_reads_them() -> None:
+    """The probes are listed apart from the registry for the sake of the start alone."""
+    kinds = [kind for kind, _ in PROBES]
+    mine = [probe for kind, probe in PROBES if kind is not PolicyFact]
+    every = [probe for kind, probe in registry.PROBES if kind in kinds and kind is not PolicyFact]
+    assert mine == every
+    assert [kind for kind, _ in registry.PROBES if kind in kinds] == kinds
 
 
 def test_what_is_no_folder_is_not_in_order(tmp_path: Path) -> None:

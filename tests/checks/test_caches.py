@@ -20,7 +20,7 @@ from envdoctor.facts import (
     PolicyFact,
     UserFact,
 )
-from envdoctor.probes import collect
+from envdoctor.probes.registry import collect
 from envdoctor.probes.subject import Subject
 from envdoctor.runner import run
 from envdoctor.verdict import Problem, Severity

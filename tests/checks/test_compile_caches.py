@@ -16,7 +16,7 @@ from envdoctor.facts import (
     UserFact,
     VerifiedCache,
 )
-from envdoctor.probes import collect
+from envdoctor.probes.registry import collect
 from envdoctor.runner import run, select
 from envdoctor.verdict import Ok, Problem, Severity
 from tests.caches.samples import H200, Bench, warmed

@@ -7,7 +7,7 @@ import pytest
 
 from envdoctor.checks import BUILTIN_CHECKS
 from envdoctor.facts import PolicyFact
-from envdoctor.probes import collect
+from envdoctor.probes.registry import collect
 from envdoctor.probes.subject import Subject
 from envdoctor.report import Report
 from envdoctor.runner import run
