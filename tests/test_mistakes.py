@@ -66,6 +66,7 @@ MISTAKES = [
     (["check", "--python", "@no.program"], 2, ["it is not executable"]),
     (["check", "--python", "@folder.toml"], 2, ["a folder that holds no environment"]),
     (["check", "--probe", "--probe-timeout", "nan"], 2, ["found nan, wanted seconds"]),
+    (["check", "--probe", "--probe-timeout", "inf"], 2, ["found inf, wanted seconds"]),
     (["check", "--config", "@fifo.toml"], 2, ["fifo.toml: it is a pipe; a file is wanted"]),
     (["check", "--config", "@folder.toml"], 2, ["folder.toml: it is a folder; a file is wanted"]),
     (["check", "--config", "@binary.toml"], 2, ["binary.toml: not valid TOML: "]),

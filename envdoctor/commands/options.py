@@ -68,8 +68,10 @@ ProbeOption = Annotated[
 ]
 ProbeTimeoutOption = Annotated[
     float | None,
-    typer.Option(min=1, max=86_400, help="Seconds after which each of these programs is ended."),
+    typer.Option(min=1, help="Seconds after which each of these programs is ended."),
 ]
+
+_DAY_SECONDS = 86_400
 
 
 class OutputFormat(StrEnum):
@@ -158,8 +160,11 @@ def chosen_probing(
 
     if timeout is not None and not probe:
         raise UsageError("--probe-timeout is for --probe", reference="timeout-of-nothing")
-    if timeout != timeout:  # noqa: PLR0124  NaN is in every range
-        raise UsageError("--probe-timeout: found nan, wanted seconds", reference="no-number")
+    if timeout is not None and not timeout <= _DAY_SECONDS:  # NaN is in every range
+        raise UsageError(
+            f"--probe-timeout: found {timeout:g}, wanted seconds, at most {_DAY_SECONDS}",
+            reference="no-limit",
+        )
     if not probe:
         return None
     tell = _tell_step if sys.stderr.isatty() else None
