@@ -48,9 +48,11 @@ def _run() -> None:
 
     try:
         app()
-    except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # click makes exit code 1 of it
-            raise end.__context__ from None
+    except SystemExit as end:  # click makes it of both, and says nothing
+        cause = end.__context__.__cause__ if end.__context__ else None
+        for one in (end.__context__, cause):
+            if isinstance(one, (BrokenPipeError, KeyboardInterrupt)):
+                raise one from None
         raise
 
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
+import termios
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -251,6 +255,27 @@ def test_reader_that_goes_away_is_no_error(tmp_path: Path, words: list[str]) -> 
     )
     os.close(write_end)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_is_one_line() -> None:
+    read_end, write_end = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "envdoctor", "check", "--facts", "/dev/stdin"],
+        stdin=read_end,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.write(write_end, b"{")
+    nothing = bytes(4)
+    while fcntl.ioctl(read_end, termios.FIONREAD, nothing) != nothing:  # until it waits for more
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)
+    os.close(read_end)
+    os.close(write_end)
+    assert (process.returncode, said) == (130, ("", "interrupted\n"))
 
 
 def test_page_of_a_check() -> None:
