@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from contextlib import contextmanager
@@ -10,6 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of the errors that say that a disk, or a share of it, is full."""
 
 
 def sync(path: Path) -> None:
@@ -28,9 +33,13 @@ def write_whole(path: Path, text: str) -> None:
         OSError: It cannot be written; what was there stays.
     """
     temporary = path.with_name(f".{path.name}.partial")
-    temporary.write_text(text, "utf-8")
-    sync(temporary)
-    temporary.replace(path)
+    try:
+        temporary.write_text(text, "utf-8")
+        sync(temporary)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # on a full disk it would only take space
+        raise
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,13 +11,13 @@ import torch
 from train.attention import UnfusedAttentionError
 from train.checkpoint import CheckpointError
 from train.compile_watch import RecompiledError
+from train.durable import NO_SPACE
 from train.saver import SaveError
 from train.selftest import SelfTestError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SELF_TEST_FAILURES = (SelfTestError, UnfusedAttentionError, RecompiledError, CheckpointError)
 """What is raised when something does not hold that a training relies on."""
 SMALLER = "train.num_anchors or train.cache_features_bytes, or train.micro_batch of a new run"

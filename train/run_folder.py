@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from train.config import TrainConfig, to_builtins
-from train.durable import write_whole
+from train.durable import NO_SPACE, write_whole
 from train.metrics import json_ready
 from train.settings import ConfigError, problems_of
 
@@ -45,6 +45,10 @@ class BusyError(Exception):
     """Another process works on the run; exit code 8."""
 
 
+class NoSpaceError(Exception):
+    """The disk is too full to begin a run; exit code 7."""
+
+
 class RunFolder:
     """Where a run's files lie.
 
@@ -73,6 +77,7 @@ class RunFolder:
 
         Raises:
             ConfigError: Something is there that the run would mix with or overwrite.
+            NoSpaceError: The disk is full.
         """
         if path is None:
             path = Path("runs") / f"{config.name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -89,8 +94,10 @@ class RunFolder:
             write_json(folder.config, to_builtins(config))
             folder.readme.write_text(readme(config), "utf-8")
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise ConfigError([f"--out {path}: cannot be used: {reason}"]) from error
+            problem = f"--out {path}: cannot be used: {error.strerror or error}"
+            if error.errno in NO_SPACE:
+                raise NoSpaceError(problem) from error
+            raise ConfigError([problem]) from error
         return folder
 
     @classmethod

@@ -73,7 +73,9 @@ class Target:
             )
         try:
             self._ends = ends_of(model)
-        except (RuntimeError, IndexError) as error:  # an inconsistent configuration, or no memory
+        except (torch.OutOfMemoryError, torch.AcceleratorError):
+            raise
+        except (RuntimeError, IndexError) as error:  # an inconsistent configuration
             reason = str(error).strip().partition("\n")[0]
             raise ConfigError([f"target.path: {type(model).__name__} fails: {reason}"]) from error
         # transformers renamed the argument in 5.24 and warns about the former name.
@@ -223,6 +225,7 @@ def load_target(
     loaders: tuple[Any, Any] = (AutoTokenizer, AutoModelForCausalLM)
     with reading(config):
         tokenizer = loaders[0].from_pretrained(folder, gguf_file=gguf_file)
+        require_chat_template(tokenizer)
         model = loaders[1].from_pretrained(
             folder,
             gguf_file=gguf_file,
@@ -250,6 +253,16 @@ def unpacked() -> dict[str, Any]:
     return {} if config is None else {"quantization_config": config(dequantize=True)}
 
 
+def require_chat_template(tokenizer: Any) -> None:
+    """Check that a target says how conversations are written.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if not tokenizer.chat_template:
+        raise ValueError("its tokenizer has no chat template, as base models have none")
+
+
 @contextlib.contextmanager
 def reading(config: TargetConfig) -> Iterator[None]:
     """Silence transformers' progress bars inside, and say what it cannot load.
@@ -262,8 +275,8 @@ def reading(config: TargetConfig) -> Iterator[None]:
         # time; the handlers of its log keep the stream that they started with.
         with contextlib.redirect_stderr(io.StringIO()):
             yield
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except Exception as error:  # damaged files raise errors of every package that reads them
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError([f"target.path: cannot load {config.path}: {reason}"]) from error
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from train.target import checked_eos_id, locate, reading
+from train.target import checked_eos_id, locate, reading, require_chat_template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -44,6 +44,7 @@ def read_target_shape(config: TargetConfig) -> TargetShape:
     with reading(config):
         whole = loaders[0].from_pretrained(folder, gguf_file=gguf_file)
         tokenizer = loaders[1].from_pretrained(folder, gguf_file=gguf_file)
+        require_chat_template(tokenizer)
         with torch.device("meta"):
             model = loaders[2].from_config(whole)
     text: PreTrainedConfig = whole.get_text_config()

@@ -105,3 +105,14 @@ def test_run_saves_again_once_there_is_room(whole: Path, tmp_path: Path) -> None
     assert store.steps() == [236, 240]
     assert [damage(store.path(step)) for step in store.steps()] == [None, None]
     assert [one["step"] for one in trace(out)] == list(range(1, 241))
+
+
+@pytest.mark.parametrize("size", [4096, 12288])
+def test_disk_that_is_full_from_the_start_is_one_line(
+    whole: Path, tmp_path: Path, size: int
+) -> None:
+    """A page is too little for the settings, three are too little for the first figures."""
+    assert run_on_small_disk(tmp_path, whole.parent / "run.toml", size=size) == 7
+    (line,) = [one for one in (tmp_path / "log").read_text().splitlines() if "error" in one]
+    assert "No space left on device" in line
+    assert not list((tmp_path / "kept" / "out").glob(".*"))

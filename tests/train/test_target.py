@@ -191,3 +191,29 @@ def test_target_that_cannot_run_is_one_line() -> None:
     model.model.layers[2].mlp.up_proj = torch.nn.Linear(31, 48)
     with pytest.raises(ConfigError, match=r"\Atarget\.path: LlamaForCausalLM fails: mat1 and mat2"):
         Target(model, make_tokenizer(), layer_ids=(1,))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        pytest.param("chat_template.jinja", None, "its tokenizer has no chat template", id="base"),
+        pytest.param("model.safetensors", b"x" * 99, "deserializing header", id="weights"),
+        pytest.param("model.safetensors", None, "no file named", id="no-weights"),
+        pytest.param("config.json", b"{", "not a valid JSON file", id="config"),
+        pytest.param("tokenizer.json", b"{", "", id="tokenizer"),
+    ],
+)
+def test_damaged_folder_is_one_line(
+    tmp_path: Path, name: str, content: bytes | None, reason: str
+) -> None:
+    make_model().save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    (tmp_path / name).unlink()
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load_target(TargetConfig(path=str(tmp_path)))
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"target.path: cannot load {tmp_path}: ")
+    assert reason in problem
+    assert "\n" not in problem

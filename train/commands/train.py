@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from train.commands.plan import show
 from train.config import changed, check_inputs, check_layout, load_config
 from train.overrides import add_set_argument
-from train.run_folder import BusyError, RunFolder
+from train.run_folder import BusyError, NoSpaceError, RunFolder
 from train.session import Terms
 from train.settings import ConfigError
 from train.signals import INTERRUPTED_EXIT_CODE, InterruptedRunError, StopSignal
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from train.config import TrainConfig
 
+NO_SPACE_EXIT_CODE = 7
 BUSY_EXIT_CODE = 8
 
 
@@ -68,7 +69,11 @@ def run(options: argparse.Namespace) -> int:
         return _planned(options)
     stop = StopSignal()
     with stop.installed():
-        config, folder = _prepared(options)
+        try:
+            config, folder = _prepared(options)
+        except NoSpaceError as error:
+            sys.stderr.write(f"error: {error}\n")
+            return NO_SPACE_EXIT_CODE
         try:
             with folder.locked():
                 return _run(config, folder=folder, stop=stop, options=options)
