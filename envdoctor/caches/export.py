@@ -14,7 +14,7 @@ import msgspec
 from envdoctor.caches import stamp as stamps
 from envdoctor.caches.archive import MANIFEST, MOVABLE, ArchivedFile, Manifest, member_name
 from envdoctor.caches.entries import COUNTED
-from envdoctor.errors import IntegrityError, SpaceError, UsageError
+from envdoctor.errors import IntegrityError, SpaceError, UsageError, VerificationError
 from envdoctor.probes.cache_content import read_whole
 
 if TYPE_CHECKING:
@@ -43,12 +43,19 @@ def export(surveys: Sequence[Survey], fingerprint: Fingerprint, target: Path) ->
 
     Raises:
         UsageError: There is such a file, or nothing to export.
+        VerificationError: A part of a cache could not be looked at.
         IntegrityError: A cache changed meanwhile.
         SpaceError: The file cannot be written.
     """
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target} is there already", reference="target-exists")
     moved = [survey for survey in surveys if survey.place.kind in MOVABLE]
+    for survey in moved:
+        for reason in survey.unread:
+            raise VerificationError(
+                f"{survey.root} cannot be exported as a whole; not read: {reason}",
+                reference="cache-not-read",
+            )
     manifest = Manifest(
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         fingerprint=fingerprint,

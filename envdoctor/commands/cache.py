@@ -177,8 +177,11 @@ def export(
 ) -> None:
     """Write the caches into one file, with the fingerprint of the environment.
 
-    Every byte is read and hashed. Corrupt, stale and foreign entries are left out, and so is the
-    CUDA driver's own cache. Import it on a machine with the same GPU, torch, Triton and driver.
+    Every byte is read and hashed. Corrupt, stale and foreign entries are left out, and so are the
+    CUDA driver's own cache and precompiled headers. A cache of which a part cannot be read is
+    refused. Import it on a machine with the same GPU, torch, Triton and driver.
+
+    Exit code 1 if a part of a cache could not be read.
     """
     from envdoctor.caches.export import export as write
     from envdoctor.formats.cache_lines import exported_lines

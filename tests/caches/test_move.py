@@ -244,6 +244,15 @@ def test_no_archive_and_no_cache(tmp_path: Path) -> None:
         exported(bench)
 
 
+def test_a_cache_that_was_not_read_as_a_whole_is_not_exported(tmp_path: Path) -> None:
+    bench = warmed(tmp_path)
+    (tmp_path / "outside").mkdir()
+    (bench.inductor / "zz").symlink_to(tmp_path / "outside")
+    with pytest.raises(VerificationError, match=f"not read: what lies in {tmp_path}/outside"):
+        exported(bench)
+    assert not list(tmp_path.glob("*.cache"))
+
+
 def test_without_a_home_for_stamps_an_import_is_one_line(tmp_path: Path) -> None:
     here, there = warmed(tmp_path / "here"), Bench(tmp_path / "there")
     there.home.write_text("no folder")
