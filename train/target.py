@@ -24,7 +24,7 @@ from train.layer_ids import tapped_layer_ids
 from train.settings import ConfigError
 from train.target_ends import ends_of
 from train.target_mask import attention_mask
-from train.target_section import PACKAGE_PREFIX
+from train.target_section import PACKAGE_PREFIX, is_local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -171,12 +171,14 @@ def locate(path: str) -> tuple[str, str | None]:
         path: As `target.path` in a run file.
 
     Raises:
-        ConfigError: The package or the file in it does not exist in this environment.
+        ConfigError: The path, or the package or the file in it, does not exist here.
     """
     if path.startswith(PACKAGE_PREFIX):
         file = file_in_package(path.removeprefix(PACKAGE_PREFIX))
     else:
         file = Path(path).expanduser()
+        if is_local_path(path) and not file.exists():
+            raise ConfigError([f"target.path: nothing at {path}"])
         if not file.is_file():
             return (str(file) if file.is_dir() else path), None
     return str(file.parent), file.name

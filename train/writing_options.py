@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from train.commands.arguments import positive, seed
 from train.config import TargetConfig
 from train.settings import ConfigError
 
 if TYPE_CHECKING:
+    import argparse
+
     from train.target import Target
-
-
-def positive_int(text: str) -> int:
-    """Parse a whole number above 0, for argparse.
-
-    Raises:
-        argparse.ArgumentTypeError: It is something else.
-    """
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"found {text!r}, wanted a whole number above 0")
-    return int(text)
-
-
-def temperature(text: str) -> float:
-    """Parse a temperature, for argparse.
-
-    Raises:
-        argparse.ArgumentTypeError: It is negative or no number.
-    """
-    return _number(text, wanted="a number of at least 0", least=0.0, most=math.inf)
-
-
-def share(text: str) -> float:
-    """Parse a share above 0, for argparse.
-
-    Raises:
-        argparse.ArgumentTypeError: It is no number above 0 and at most 1.
-    """
-    return _number(text, wanted="a number above 0 and at most 1", least=1e-6, most=1.0)
-
-
-def _number(text: str, *, wanted: str, least: float, most: float) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not least <= number <= most or math.isinf(number):
-        raise argparse.ArgumentTypeError(f"found {text!r}, wanted {wanted}")
-    return number
 
 
 def add_writing_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,9 +31,9 @@ def add_writing_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: bfloat16 on a GPU, else float32",
     )
     parser.add_argument(
-        "--batch", type=positive_int, default=32, metavar="N", help="texts at once (default 32)"
+        "--batch", type=positive, default=32, metavar="N", help="texts at once (default 32)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="of what is drawn (default 0)")
     parser.add_argument(
         "--every-seconds",
         type=float,

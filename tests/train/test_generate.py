@@ -127,6 +127,8 @@ def test_words_say_when_the_text_differs() -> None:
         pytest.param(["--prompt", "x", "--prompts", "y"], "not allowed with", id="both"),
         pytest.param(["--prompt", "x", "--temperature", "-1"], "found -1", id="temperature"),
         pytest.param(["--prompt", "x", "--max-new-tokens", "0"], "at least 1", id="no-tokens"),
+        pytest.param(["--prompt", "x", "--tree-budget", "99999"], "at most 4096", id="huge-tree"),
+        pytest.param(["--prompt", "x", "--seed", str(2**70)], "at most 4294967295", id="seed"),
     ],
 )
 def test_wrong_arguments_are_named(

@@ -161,6 +161,7 @@ def test_locate_knows_the_forms_of_a_target(tmp_path: Path) -> None:
         ("package:no_such_package/x.gguf", "package 'no_such_package' is not installed"),
         ("package:../x.gguf", "package '..' is not installed"),
         ("package:torch/no-such-file.gguf", "no file at .*no-such-file.gguf"),
+        ("./no-such-folder", r"nothing at \./no-such-folder"),
     ],
 )
 def test_missing_package_target_is_named(path: str, problem: str) -> None:

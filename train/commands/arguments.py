@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 
+MAX_TREE_BUDGET = 4096
+"""Trees of 256 to 512 tokens are the best that was published (DDTree, arXiv 2604.12989)."""
+
 
 def add_decoding_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare how a finished drafter decodes."""
@@ -12,7 +15,7 @@ def add_decoding_arguments(parser: argparse.ArgumentParser) -> None:
     add("--best", action="store_true", help="the run's best checkpoint instead of its newest")
     add("--max-new-tokens", type=positive, default=128, metavar="N", help="per answer (128)")
     add("--temperature", type=temperature, default=0.0, metavar="T", help="0 is greedy (0)")
-    add("--seed", type=int, default=0, help="of the sampling; without meaning at 0 (0)")
+    add("--seed", type=seed, default=0, help="of the sampling; without meaning at 0 (0)")
     add(
         "--dtype",
         choices=("target", "float32", "bfloat16"),
@@ -33,6 +36,24 @@ def positive(text: str) -> int:
     return _whole(text, least=1)
 
 
+def seed(text: str) -> int:
+    """Parse a seed.
+
+    Raises:
+        ArgumentTypeError: It is no whole number of 32 bits.
+    """
+    return _whole(text, least=0, most=2**32 - 1)
+
+
+def tree_budget(text: str) -> int:
+    """Parse the draft tokens of a tree, each of which sees or does not see each other one.
+
+    Raises:
+        ArgumentTypeError: It is no whole number from 1 on, or too many.
+    """
+    return _whole(text, least=1, most=MAX_TREE_BUDGET)
+
+
 def non_negative(text: str) -> int:
     """Parse a whole number of at least 0.
 
@@ -48,20 +69,36 @@ def temperature(text: str) -> float:
     Raises:
         ArgumentTypeError: It is no finite number of at least 0.
     """
+    return _number(text, wanted="a number of at least 0", least=0.0, most=math.inf)
+
+
+def share(text: str) -> float:
+    """Parse a share above 0.
+
+    Raises:
+        ArgumentTypeError: It is no number above 0 and at most 1.
+    """
+    return _number(text, wanted="a number above 0 and at most 1", least=1e-6, most=1.0)
+
+
+def _number(text: str, *, wanted: str, least: float, most: float) -> float:
     try:
         found = float(text)
     except ValueError:
         found = math.nan
-    if not (math.isfinite(found) and found >= 0):
-        raise argparse.ArgumentTypeError(f"found {text}, wanted a number of at least 0")
+    if not least <= found <= most or math.isinf(found):
+        raise argparse.ArgumentTypeError(f"found {text}, wanted {wanted}")
     return found
 
 
-def _whole(text: str, *, least: int) -> int:
+def _whole(text: str, *, least: int, most: int | None = None) -> int:
     try:
         found = int(text)
     except ValueError:
         found = least - 1
-    if found < least:
-        raise argparse.ArgumentTypeError(f"found {text}, wanted a whole number of at least {least}")
+    if found < least or (most is not None and found > most):
+        limit = "" if most is None else f" and at most {most}"
+        raise argparse.ArgumentTypeError(
+            f"found {text}, wanted a whole number of at least {least}{limit}"
+        )
     return found

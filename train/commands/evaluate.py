@@ -14,7 +14,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.commands.arguments import add_decoding_arguments, non_negative, positive
+from train.commands.arguments import (
+    add_decoding_arguments,
+    non_negative,
+    positive,
+    tree_budget,
+)
 from train.metrics import json_ready
 from train.questions import read_questions
 from train.reference import resolve, shared_target
@@ -39,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--num-prompts", type=positive, metavar="N", help="the first N prompts; default: all")
     add(
         "--tree-budget",
-        type=positive,
+        type=tree_budget,
         nargs="+",
         default=[],
         metavar="N",

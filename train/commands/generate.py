@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.commands.arguments import add_decoding_arguments, positive
+from train.commands.arguments import add_decoding_arguments, positive, tree_budget
 from train.questions import question_of, read_questions
 from train.reference import resolve
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--prompt", metavar="TEXT", help="what a user asks")
     asked.add_argument("--prompts", metavar="FILE", help="as data.held_out in a run file")
     add("--num-prompts", type=positive, metavar="N", help="the first N prompts; default: all")
-    add("--tree-budget", type=positive, metavar="N", help="draft trees of N tokens (DDTree)")
+    add("--tree-budget", type=tree_budget, metavar="N", help="draft trees of N tokens (DDTree)")
     add("--no-plain", action="store_true", help="leave out the target alone, and the speed-up")
     add_decoding_arguments(parser)
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.writing_options import add_writing_arguments, positive_int, share, temperature
+from train.commands.arguments import positive, share, temperature
+from train.writing_options import add_writing_arguments
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-new-tokens",
-        type=positive_int,
+        type=positive,
         default=512,
         metavar="N",
         help="per answer; the end of one that is cut off is not trained on (default 512)",

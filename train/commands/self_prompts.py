@@ -11,12 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.writing_options import (
-    add_writing_arguments,
-    positive_int,
-    share,
-    temperature,
-)
+from train.commands.arguments import positive, share, temperature
+from train.writing_options import add_writing_arguments
 
 if TYPE_CHECKING:
     import argparse
@@ -27,10 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_writing_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="for both files")
     parser.add_argument(
-        "--num", type=positive_int, required=True, metavar="N", help="prompts to train on"
+        "--num", type=positive, required=True, metavar="N", help="prompts to train on"
     )
     parser.add_argument(
-        "--held-out", type=positive_int, default=200, metavar="N", help="prompts to hold out"
+        "--held-out", type=positive, default=200, metavar="N", help="prompts to hold out"
     )
     parser.add_argument(
         "--exclude",
@@ -48,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-new-tokens",
-        type=positive_int,
+        type=positive,
         default=128,
         metavar="N",
         help="longer prompts are dropped (default 128)",
