@@ -148,7 +148,8 @@ def test_the_beginning_of_a_pickle_says_what_all_of_it_says(
             found, num_read = read_marks(file.fileno(), len(content), limit=limit)
             assert pickle_saying(found) == pickle_saying(content)
             assert pickle_saying(found).device == device
-            assert num_read <= before + 60_000
+            # Blocks grow as large as what was read before, so at most twice what was needed.
+            assert num_read <= 2 * (before + 1_000) + 16 * 1024
         few = read_marks(file.fileno(), len(content), limit=0)
     assert few == (content[:1] + content[-1:], 0)
 
