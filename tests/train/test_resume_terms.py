@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from tests.train.killed_runs import assert_same_training, run, start, trace
 from tests.train.tiny_run import conversation, write_run
@@ -174,6 +175,21 @@ def test_what_does_not_fit_the_checkpoint_is_refused_and_nothing_changes(
     changed = {path.name for path in after if before.get(path) != after[path]}
     # A run that is too short does fit the checkpoint: what it measures first may be measured.
     assert changed <= ({"baseline.json"} if line.startswith("train.epochs") else set())
+
+
+def test_other_weights_of_the_target_are_refused(copy: Path, tmp_path: Path) -> None:
+    model = copy.parent / "model"
+    source = model.resolve()
+    model.unlink()
+    shutil.copytree(source, model)
+    weights = load_file(model / "model.safetensors")
+    name = min(weights)
+    save_file({**weights, name: -weights[name]}, model / "model.safetensors", {"format": "pt"})
+    code, stderr = run("--config", shortened(copy), "--resume", copy, stderr=tmp_path / "log")
+    assert code == 2
+    assert re.search(r"^error: .*target\.weights: found \w+, wanted \w+", stderr, re.MULTILINE), (
+        stderr
+    )
 
 
 def test_grown_data_is_refused_and_taken_by_explicit_choice(copy: Path, tmp_path: Path) -> None:
