@@ -3,7 +3,8 @@
     ENVIRONMENT/bin/python make_triton_entries.py FOLDER [ARCH ...]
 
 Paths are scrubbed: `{root}` stands for the cache's folder, as `tests.caches.samples` expects it.
-With Triton 3.6.0 and the architectures 80, 90 and 100 this made `tests/facts/triton-cache`.
+With Triton 3.6.0 and the architectures 80, 90 and 100 this made the kernels `scale` of
+`tests/facts/triton-cache`.
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from envdoctor.caches.survey import Survey
 
 TRITON_ENTRIES = Path(__file__).parents[1] / "facts/triton-cache"
+FLEX_KERNEL = "NRU5YUEJKZGHNSQ2Y25GSNWF7RULFFHYK7YIOI4XOFWGDAZIOMJA"
+"""Of flex_attention's backward pass: torch 2.11.0+cu130, Triton 3.6.0, one NVIDIA H200, 2026-11-30;
+made by `tests.benchmarks.cache_warm`, paths replaced by others of the same length."""
 H200 = NvidiaFact(
     num_devices=1,
     driver="580.95.05",
@@ -80,10 +83,19 @@ def write_inductor(cache: Path, *, mark: str, number: int = 3) -> None:
 def write_triton(cache: Path, *archs: int) -> None:
     """Copy recorded entries, with the cache's own path in their groups."""
     for arch in archs:
-        entry = cache / triton_key(arch)
-        shutil.copytree(TRITON_ENTRIES / entry.name, entry)
-        for path in entry.glob("*.json"):
-            path.write_text(path.read_text().replace("{root}", str(cache)))
+        _copy_entry(cache, triton_key(arch))
+
+
+def write_flex_kernel(cache: Path) -> Path:
+    """Copy a kernel that a training on an H200 compiled, and return its folder."""
+    return _copy_entry(cache, FLEX_KERNEL)
+
+
+def _copy_entry(cache: Path, name: str) -> Path:
+    shutil.copytree(TRITON_ENTRIES / name, cache / name)
+    for path in (cache / name).glob("*.json"):
+        path.write_text(path.read_text().replace("{root}", str(cache)))
+    return cache / name
 
 
 def triton_key(arch: int) -> str:

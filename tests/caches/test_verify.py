@@ -14,6 +14,7 @@ from envdoctor.facts import Gpu, NvidiaFact, PolicyFact
 from envdoctor.formats.cache_lines import is_in_order
 from envdoctor.probes import registry
 from tests.caches.samples import (
+    FLEX_KERNEL,
     Bench,
     damage_at_random,
     files_of,
@@ -21,6 +22,7 @@ from tests.caches.samples import (
     key,
     triton_key,
     warmed,
+    write_flex_kernel,
     write_graph,
     write_inductor,
     write_triton,
@@ -188,6 +190,34 @@ def test_the_architecture_of_the_code_itself_counts_when_deep(tmp_path: Path) ->
     code = (bench.triton / triton_key(80) / "scale.cubin").read_bytes()
     (bench.triton / triton_key(90) / "scale.cubin").write_bytes(code)
     assert bench.classes(deep=True)[f"triton/{triton_key(90)}"] == "foreign"
+
+
+def test_a_kernel_that_a_training_compiled_is_valid_on_its_gpu_alone(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    write_flex_kernel(bench.triton)
+    name = f"triton/{FLEX_KERNEL}"
+    assert bench.classes(deep=True) == {name: "unknown"}
+    bench.stamp()
+    assert bench.classes() == bench.classes(deep=True) == {name: "valid"}
+    bench.nvidia = A100
+    assert bench.classes() == bench.classes(deep=True) == {name: "foreign"}
+
+
+@pytest.mark.parametrize(
+    "suffix", ["json", "cubin", "ptx", "llir", "ttir", "ttgir", "source", "__grp__"]
+)
+def test_any_file_of_a_compiled_kernel_that_is_cut_short_is_found(
+    tmp_path: Path, suffix: str
+) -> None:
+    bench = Bench(tmp_path)
+    entry = write_flex_kernel(bench.triton)
+    bench.stamp()
+    pattern = "__grp__*" if suffix == "__grp__" else f"triton_*.{suffix}"
+    (path,) = entry.glob(pattern)
+    state, content = path.stat(), path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert bench.classes(deep=True) == {f"triton/{FLEX_KERNEL}": "corrupt"}
 
 
 def test_a_moved_triton_cache_is_stale(tmp_path: Path) -> None:
