@@ -53,8 +53,8 @@ class LiveProgress(Progress):
         self._console.print(text, soft_wrap=True)
 
     def step(self, view: StepView) -> None:
-        """Show how far the training is."""
-        self._live.update(_drawn(view))
+        """Show how far the training is; the last step at once, as what follows replaces it."""
+        self._live.update(_drawn(view), refresh=view.is_last)
 
     def close(self) -> None:
         """Leave the terminal with the lines that stay."""

@@ -28,6 +28,11 @@ class StepView:
     num_steps: int
     seconds_left: float
 
+    @property
+    def is_last(self) -> bool:
+        """Whether the training ends with this step."""
+        return bool(self.record["step"] == self.num_steps)
+
     def line(self) -> str:
         """Return the most of it on one line."""
         record = self.record
@@ -86,7 +91,9 @@ class Progress:
         self._next_time = 0.0
 
     def step(self, view: StepView) -> None:
-        """Show how far the training is."""
+        """Show how far the training is; the last step always."""
+        if view.is_last:
+            self._next_time = 0.0
         self.update(view.line())
 
     def close(self) -> None:

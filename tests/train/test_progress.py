@@ -37,9 +37,11 @@ def test_lines_where_there_is_no_terminal() -> None:
     progress = Progress(every_seconds=3600.0, stream=stream)
     progress.step(StepView(RECORD, num_steps=20, seconds_left=30))
     progress.step(StepView(RECORD, num_steps=20, seconds_left=29))
+    progress.step(StepView({**RECORD, "step": 20}, num_steps=20, seconds_left=0))
     progress.say("done")
     progress.close()
-    assert [line.split()[0] for line in stream.getvalue().splitlines()] == ["step", "done"]
+    words = [" ".join(line.split()[:2]) for line in stream.getvalue().splitlines()]
+    assert words == ["step 5/20", "step 20/20", "done"]
 
 
 def output_on_a_terminal(folder: Path, *, term: str) -> str:
