@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import torch
 
-from tests.train.tiny_run import MASK, conversation, make_model, make_tokenizer
+from tests.train.tiny_run import MASK, conversation, encoding_for, make_model, make_tokenizer
 from train.config import (
     DataConfig,
     DraftConfig,
@@ -20,7 +20,7 @@ from train.config import (
 )
 from train.conversations import parse_row
 from train.course import Course, Pair
-from train.data import Encoding, build_dataset, collate
+from train.data import build_dataset, collate
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.features import FeatureStore
@@ -64,15 +64,7 @@ def _tiny() -> Target:
 @pytest.fixture(scope="module", name="samples")
 def _samples(tiny: Target) -> list[Sample]:
     rows = [parse_row(conversation("q", one), where="x") for one in ANSWERS]
-    encoding = Encoding(
-        tiny.tokenizer,
-        eos_id=tiny.eos_id,
-        mask_token_id=MASK,
-        max_length=96,
-        min_supervised=2,
-        vocab_size=tiny.config.vocab_size,
-    )
-    return build_dataset(rows, encoding).samples
+    return build_dataset(rows, encoding_for(tiny)).samples
 
 
 def new_pair(target: Target) -> Pair:

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from tests.train.test_loop import ANSWERS, config_with, new_pair
-from tests.train.tiny_run import MASK, conversation, make_model, make_tokenizer
+from tests.train.tiny_run import conversation, encoding_for, make_model, make_tokenizer
 from train.conversations import Conversation
 from train.course import Course
-from train.data import Encoding, build_dataset
+from train.data import build_dataset
 from train.ledger import Ledger
 from train.loop import train
 from train.target import Target
@@ -31,15 +31,7 @@ def _tiny() -> Target:
 @pytest.fixture(scope="module", name="samples")
 def _samples(tiny: Target) -> list[Sample]:
     rows = [Conversation(tuple(conversation("q", one)["messages"])) for one in ANSWERS]
-    encoding = Encoding(
-        tiny.tokenizer,
-        eos_id=tiny.eos_id,
-        mask_token_id=MASK,
-        max_length=96,
-        min_supervised=2,
-        vocab_size=tiny.config.vocab_size,
-    )
-    return build_dataset(rows, encoding).samples
+    return build_dataset(rows, encoding_for(tiny)).samples
 
 
 def trained(course: Course) -> list[torch.Tensor]:

@@ -9,8 +9,12 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from train.data import Encoding
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from train.target import Target
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|reserved|>")
 EOS = SPECIALS.index("<|im_end|>")
@@ -67,6 +71,18 @@ def make_tokenizer(chat_template: str = CHAT_TEMPLATE) -> Any:
     names = dict(zip(("pad_token", "bos_token", "eos_token"), SPECIALS, strict=False))
     wrapped: Any = PreTrainedTokenizerFast
     return wrapped(tokenizer_object=tokenizer, chat_template=chat_template, **names)
+
+
+def encoding_for(target: Target) -> Encoding:
+    """How the tests that train turn conversations into samples."""
+    return Encoding(
+        target.tokenizer,
+        eos_id=target.eos_id,
+        mask_token_id=MASK,
+        max_length=96,
+        min_supervised=2,
+        vocab_size=target.config.vocab_size,
+    )
 
 
 def make_model(**changes: Any) -> Any:
