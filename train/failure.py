@@ -30,12 +30,12 @@ class Failure:
     Attributes:
         line: What happened, and how to go on.
         exit_code: As the README lists them.
-        is_ours: Whether a traceback would help to find the cause.
+        shows_traceback: Whether that would help to find the cause.
     """
 
     line: str
     exit_code: int
-    is_ours: bool = False
+    shows_traceback: bool = False
 
 
 def failure_of(error: Exception, run: Path) -> Failure | None:
@@ -53,7 +53,7 @@ def failure_of(error: Exception, run: Path) -> Failure | None:
             return Failure(f"{out_of_memory_line(str(error))}; {resume}", 1)
         case torch.AcceleratorError():
             line = f"{failed_line(str(error))}; {resume} from its newest checkpoint"
-            return Failure(line, 3, is_ours=True)
+            return Failure(line, 3, shows_traceback=True)
         case SaveError():
             return Failure(f"{error}; {resume} from there", 7)
         case OSError() if error.errno in NO_SPACE:

@@ -191,6 +191,7 @@ def wait_for(threads: list[threading.Thread], *, still_seconds: float = STILL_SE
     used, moved = time.process_time(), time.monotonic()
     while any(thread.is_alive() for thread in threads) and time.monotonic() < limit:
         next(thread for thread in threads if thread.is_alive()).join(0.5)
+        # Threads in the background, such as a compiler's that wait for work, use less than this.
         if time.process_time() > used + still_seconds / 50:
             used, moved = time.process_time(), time.monotonic()
         elif time.monotonic() > moved + still_seconds:

@@ -136,7 +136,7 @@ def _run(
         failure = failure_of(error, folder.path)
         if failure is None:
             raise
-        if failure.is_ours:
+        if failure.shows_traceback:
             traceback.print_exc()
         sys.stderr.write(f"error: {failure.line}\n")
         return failure.exit_code
