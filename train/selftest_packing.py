@@ -38,7 +38,7 @@ def check_packing(target: Target, rows: Sequence[Sequence[int]]) -> None:
     for ids in documents:
         alone_TF = target.states(torch.tensor([ids], device=target.device)).tapped_BTF[0]
         difference = relative_difference(packed_TF[first : first + len(ids)], alone_TF)
-        if difference > RELATIVE_TOLERANCE[target.dtype]:
+        if not difference <= RELATIVE_TOLERANCE[target.dtype]:
             raise SelfTestError(
                 f"data.packing: states of a conversation in a packed row differ by {difference:.2g}"
                 " (relative) from the same one alone; this target cannot be packed"

@@ -10,7 +10,6 @@ import msgspec
 from train.checkpoint import CheckpointError, load_checkpoint
 from train.data import HOLDS_UNKNOWN, prompt_ids
 from train.machine import choose_device
-from train.rendering import UnusableError
 from train.settings import ConfigError
 from train.target import load_target
 
@@ -87,15 +86,14 @@ def tokenised(questions: Sequence[Question], target: Target) -> list[Prompt]:
     """Return the prompts through the target's chat template.
 
     Raises:
-        ConfigError: The target has no template that takes them.
+        ConfigError: The template does not take one, or the target has no embedding for a token.
     """
     prompts = []
     for one in questions:
-        try:
-            ids = prompt_ids(one.conversation, target.tokenizer)
-        except UnusableError as error:
-            raise ConfigError([f"prompt {one.id}: {error}"]) from error
-        if ids and max(ids) >= target.config.vocab_size:
+        ids = prompt_ids(one.conversation, target.tokenizer)
+        if not ids:
+            raise ConfigError([f"prompt {one.id}: the target's chat template refuses the turns"])
+        if max(ids) >= target.config.vocab_size:
             raise ConfigError([f"prompt {one.id}: {HOLDS_UNKNOWN}"])
-        prompts.append(Prompt(one.id, ids or []))
+        prompts.append(Prompt(one.id, ids))
     return prompts

@@ -64,6 +64,17 @@ def test_each_prompt_of_a_file_is_answered_under_its_name(
     assert "alone" not in out
 
 
+def test_prompt_that_the_template_refuses_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trained_run(tmp_path)
+    make_tokenizer("{{ raise_exception('no such role') }}").save_pretrained(tmp_path / "model")
+    code, out, err = generate(capsys, tmp_path, "--prompt", "hello")
+    assert (code, out) == (2, "")
+    assert "error: prompt prompt: the target's chat template refuses the turns\n" in err
+    assert "Traceback" not in err
+
+
 def test_reader_that_goes_away_is_no_bug(folder: Path) -> None:
     arguments = ["generate", str(folder / "out-0"), "--prompt", "hello", "--device", "cpu"]
     process = subprocess.Popen(

@@ -172,17 +172,27 @@ def test_loss_of_a_packed_row_is_the_sum_of_its_conversations(
     torch.testing.assert_close(sums[0].numerator, sums[1].numerator, rtol=1e-5, atol=1e-5)
 
 
-def test_a_target_that_ignores_the_mask_is_refused(target: Target) -> None:
+class Deaf(Target):
+    """A target that sees everything before a token, whatever it is told."""
+
+    def states(self, *arguments: Any, **_settings: Any) -> Any:
+        return super().states(*arguments)
+
+
+class Undefined(Target):
+    """A target whose states are nan where it is told what to see."""
+
+    def states(self, *arguments: Any, **settings: Any) -> Any:
+        found = super().states(*arguments, **settings)
+        return replace(found, tapped_BTF=found.tapped_BTF * torch.nan) if settings else found
+
+
+@pytest.mark.parametrize("kind", [Deaf, Undefined])
+def test_a_target_that_cannot_be_packed_is_refused(target: Target, kind: type[Target]) -> None:
     rows = [sample(0, 20).ids, sample(1, 25).ids]
     check_packing(target, rows)
-
-    class Deaf(Target):
-        def states(self, *arguments: Any, **_settings: Any) -> Any:
-            return super().states(*arguments)
-
-    deaf = Deaf(make_model(), make_tokenizer(), layer_ids=(1, 3))
     with pytest.raises(SelfTestError, match=r"data\.packing: states of a conversation"):
-        check_packing(deaf, rows)
+        check_packing(kind(make_model(), make_tokenizer(), layer_ids=(1, 3)), rows)
 
 
 def test_a_token_sees_itself_and_its_own_past() -> None:
