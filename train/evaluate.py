@@ -19,9 +19,8 @@ from train.course import Pair
 from train.data import collate, epoch_batches
 from train.drafting import Alone, Chain
 from train.features import FeatureStore
-from train.loop import objective_of
 from train.measure import Meter, Terms
-from train.objective import draft_loss
+from train.objective import draft_loss, objective_of
 from train.slot_weights import DecayedWeights
 from train.trained import Prompt
 from train.windows import rows_of

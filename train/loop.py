@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from train.attention import attention_for
 from train.ledger import Step
-from train.objective import Objective, Rows, draft_loss
+from train.objective import draft_loss, objective_of
 from train.optimizer import set_learning_rate
-from train.schedule import warmup_stable_cosine
-from train.slot_weights import DecayedWeights, PathWeights
+from train.schedule import learning_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from train.config import TrainConfig, TrainSettings
     from train.course import Course, Pair
     from train.ledger import Ledger
     from train.loss import LossSums
+    from train.objective import Objective, Rows
     from train.optimizer import Optimizer
 
 
@@ -102,21 +100,6 @@ def train(
     pair.drafter.eval()
 
 
-def objective_of(config: TrainConfig, *, device: torch.device, num_anchors: int) -> Objective:
-    """Return the run's objective with so many blocks per row."""
-    settings = config.train
-    follows_path = settings.loss in ("dpace", "dpace-distill")
-    return Objective(
-        num_anchors=num_anchors,
-        weights=(
-            PathWeights(settings.dpace_alpha) if follows_path else DecayedWeights(config.gamma)
-        ),
-        attention=attention_for(device, kind=settings.attention),
-        temperature=settings.distill_temperature if config.distills else None,
-        chunk_blocks=settings.objective_chunk_blocks,
-    )
-
-
 def train_step(
     pair: Pair,
     *,
@@ -148,19 +131,3 @@ def train_step(
     grad_norm = clip_grad_norm_(parameters, grad_clip)
     optimizer.step()
     return total, grad_norm
-
-
-def learning_rate(step: int, *, num_steps: int, settings: TrainSettings) -> float:
-    """Return the learning rate of an optimizer step, counted from 0."""
-    num_warmup_steps = round(settings.warmup_fraction * num_steps)
-    num_decay_steps = num_steps - num_warmup_steps
-    if settings.schedule == "wsd":
-        num_decay_steps = min(round(settings.decay_fraction * num_steps), num_decay_steps)
-    share = warmup_stable_cosine(
-        step,
-        num_steps=num_steps,
-        num_warmup_steps=num_warmup_steps,
-        num_decay_steps=num_decay_steps,
-        final_fraction=settings.final_lr_fraction,
-    )
-    return settings.peak_lr * share

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from train.anchors import Anchors, BlockInputs, block_inputs, sample_anchors
+from train.attention import attention_for
 from train.loss import Teacher, draft_sums
+from train.slot_weights import DecayedWeights, PathWeights
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from train.attention import MaskedAttention
+    from train.config import TrainConfig
     from train.drafter import Drafter
     from train.frozen_target import FrozenTarget
     from train.loss import LossSums
@@ -63,6 +66,21 @@ class Objective:
     attention: MaskedAttention
     temperature: float | None = None
     chunk_blocks: int = 128
+
+
+def objective_of(config: TrainConfig, *, device: torch.device, num_anchors: int) -> Objective:
+    """Return what a run trains on, with so many blocks per row."""
+    settings = config.train
+    follows_path = settings.loss in ("dpace", "dpace-distill")
+    return Objective(
+        num_anchors=num_anchors,
+        weights=(
+            PathWeights(settings.dpace_alpha) if follows_path else DecayedWeights(config.gamma)
+        ),
+        attention=attention_for(device, kind=settings.attention),
+        temperature=settings.distill_temperature if config.distills else None,
+        chunk_blocks=settings.objective_chunk_blocks,
+    )
 
 
 @dataclass(frozen=True)

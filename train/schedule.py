@@ -3,6 +3,32 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from train.train_section import TrainSettings
+
+
+def learning_rate(step: int, *, num_steps: int, settings: TrainSettings) -> float:
+    """Return the learning rate of an optimizer step.
+
+    Args:
+        step: Optimizer step about to be taken, from 0.
+        num_steps: Optimizer steps of the whole run.
+        settings: The run's; fractions become whole steps here.
+    """
+    num_warmup_steps = round(settings.warmup_fraction * num_steps)
+    num_decay_steps = num_steps - num_warmup_steps
+    if settings.schedule == "wsd":
+        num_decay_steps = min(round(settings.decay_fraction * num_steps), num_decay_steps)
+    share = warmup_stable_cosine(
+        step,
+        num_steps=num_steps,
+        num_warmup_steps=num_warmup_steps,
+        num_decay_steps=num_decay_steps,
+        final_fraction=settings.final_lr_fraction,
+    )
+    return settings.peak_lr * share
 
 
 def warmup_stable_cosine(

@@ -17,8 +17,7 @@ from train.attention import DenseAttentionTooLargeError
 from train.data import Sample, collate, epoch_batches
 from train.drafter import ContextCache
 from train.features import FeatureStore
-from train.loop import objective_of
-from train.objective import DraftedBlocks, draft_blocks
+from train.objective import DraftedBlocks, draft_blocks, objective_of
 from train.selftest import RELATIVE_TOLERANCE, SelfTestError
 from train.settings import ConfigError
 from train.target_ends import relative_difference

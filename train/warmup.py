@@ -18,8 +18,7 @@ from train.compile_watch import CompileWatch
 from train.data import Sample, collate
 from train.features import FeatureStore
 from train.fused_proof import MeasuredMask
-from train.loop import objective_of
-from train.objective import draft_loss
+from train.objective import draft_loss, objective_of
 from train.settings import ConfigError
 from train.sizes import readable
 from train.windows import rows_of

@@ -25,8 +25,9 @@ from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.features import FeatureStore
 from train.ledger import Ledger
-from train.loop import StepTaken, objective_of, train, train_step
+from train.loop import StepTaken, train, train_step
 from train.metrics import MetricsWriter, json_ready
+from train.objective import objective_of
 from train.optimizer import build_optimizer
 from train.progress import Progress
 from train.target import Target

@@ -26,8 +26,8 @@ from train.course import Pair
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.fused_proof import MeasuredMask
-from train.loop import StepTaken, objective_of
-from train.objective import draft_loss
+from train.loop import StepTaken
+from train.objective import draft_loss, objective_of
 from train.progress import Progress
 from train.settings import ConfigError
 from train.target import Target
