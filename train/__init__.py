@@ -18,8 +18,8 @@ The loss
     `loss`, `objective`.
 Data
     Rows, conversations, the chat template, batches, rows of several conversations, and the order
-    of the steps: `data_rows`, `conversations`, `rendering`, `data`, `packing`, `windows`,
-    `features`.
+    of the steps: `data_rows`, `conversations`, `rendering`, `data`, `batches`, `packing`,
+    `windows`, `features`.
 Data that the target writes
     Questions, answers, and what is of no use: `prompts`, `self_prompts`, `regenerate`, `dialogue`,
     `replies`, `looping`, `near_duplicates`, `journal`, `pace`, `writing_options`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from train.data import bucket_of, epoch_batches
+from train.batches import bucket_of, epoch_batches
 from train.flops import RowWork, row_flops
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from train.acceptance import (
     standard_errors_above,
     tokens_per_second,
 )
+from train.batches import collate, epoch_batches
 from train.course import Pair
-from train.data import collate, epoch_batches
 from train.drafting import Alone, Chain
 from train.features import FeatureStore
 from train.measure import Meter, Terms

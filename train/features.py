@@ -16,7 +16,8 @@ from train.packing import documents_view
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from train.data import Batch, Sample
+    from train.batches import Batch
+    from train.data import Sample
     from train.target import Target
 
 

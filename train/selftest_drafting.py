@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from train.attention import DenseAttentionTooLargeError
-from train.data import Sample, collate, epoch_batches
+from train.batches import collate, epoch_batches
 from train.drafter import ContextCache
 from train.features import FeatureStore
 from train.objective import DraftedBlocks, draft_blocks, objective_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from train.config import TrainConfig
     from train.course import Pair
+    from train.data import Sample
     from train.objective import Objective, Rows
 
 

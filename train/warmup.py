@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from train.attention import FusedMask, allow_shapes
+from train.batches import collate
 from train.compile_watch import CompileWatch
-from train.data import Sample, collate
+from train.data import Sample
 from train.features import FeatureStore
 from train.fused_proof import MeasuredMask
 from train.objective import draft_loss, objective_of

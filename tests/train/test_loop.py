@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.train.tiny_run import MASK, conversation, encoding_for, make_model, make_tokenizer
+from train.batches import collate
 from train.config import (
     DataConfig,
     DraftConfig,
@@ -20,7 +21,7 @@ from train.config import (
 )
 from train.conversations import parse_row
 from train.course import Course, Pair
-from train.data import build_dataset, collate
+from train.data import build_dataset
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.features import FeatureStore

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tests.train.tiny_run import EOS, make_model, make_tokenizer, write_run
 from train.attention import DenseMask
+from train.batches import collate
 from train.config import load_config
 from train.contract import data_fingerprint
-from train.data import Sample, collate
+from train.data import Sample
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.features import FeatureStore
