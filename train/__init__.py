@@ -47,5 +47,5 @@ What a person watches
     `progress`, `live`, `metrics`, `sinks`, `curves`, `report`.
 What was trained
     Measured, used and exported: `reference`, `trained`, `questions`, `evaluation`,
-    `evaluation_text`, `generation`, `export`, `speculators_layout`.
+    `evaluation_output`, `evaluation_text`, `generation`, `export`, `speculators_layout`.
 """

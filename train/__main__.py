@@ -32,8 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.description = command.__doc__
     command.add_arguments(parser)
     options = parser.parse_args(arguments)
+    stop = StopSignal()
     try:
-        with StopSignal().installed():
+        with stop.installed():
             return int(command.run(options))
     except ConfigError as error:
         sys.stderr.writelines(f"error: {problem}\n" for problem in error.problems)
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever read our output went away, as `| head` does; a flush at the end must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return INTERRUPTED_EXIT_CODE if stop.requested else 0
     except Exception:  # noqa: BLE001  whatever reaches the edge of the process is a bug
         traceback.print_exc()
         return 3

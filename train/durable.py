@@ -37,9 +37,8 @@ def write_whole(path: Path, text: str) -> None:
         temporary.write_text(text, "utf-8")
         sync(temporary)
         temporary.replace(path)
-    except OSError:
+    finally:
         temporary.unlink(missing_ok=True)  # on a full disk it would only take space
-        raise
 
 
 @contextmanager

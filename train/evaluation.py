@@ -15,7 +15,7 @@ from train.progress import Progress
 from train.trained import load_drafter, load_target_of, require_fit, tokenised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from train.config import TargetConfig
     from train.drafter import Drafter
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from train.reference import Reference
 
 SCHEMA_VERSION = 1
+FINISHED = "finished"
+INCOMPLETE = "incomplete"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +52,11 @@ class EvaluationRequest:
     dtype: str
 
 
-def evaluate(request: EvaluationRequest) -> dict[str, Any]:
-    """Measure, and return all figures.
+def evaluate(request: EvaluationRequest) -> Iterator[dict[str, Any]]:
+    """Measure, and yield all figures so far: after the target alone, and after each way.
+
+    The last document's `state` is `finished`; whoever is interrupted before has an `incomplete` one
+    with what was measured until then.
 
     Raises:
         ConfigError: A checkpoint or the target cannot be loaded, or they do not fit.
@@ -67,27 +72,37 @@ def evaluate(request: EvaluationRequest) -> dict[str, Any]:
         require_fit(drafter, target)
     # To float32 only while decoding: what the target knows stays what the drafter learned from.
     with computing_in(target, "float32" if request.dtype == "float32" else "target"):
-        prompts = tokenised(request.questions, target)
-        meter = Meter(target, prompts, terms=request.terms, progress=progress)
+        meter = Meter(
+            target, tokenised(request.questions, target), terms=request.terms, progress=progress
+        )
         plain = measure_alone(meter)
-        header = {
-            "schema_version": SCHEMA_VERSION,
-            "target": request.target.path,
-            "dtype": str(target.dtype).removeprefix("torch."),
-            "machine": machine_summary(target.device),
-            **asdict(request.terms),
-            "plain": report_plain(meter, plain),
-        }
-        runs = [
-            _run(reference, drafter, meter=meter, plain=plain, tree_budgets=request.tree_budgets)
-            for reference, drafter in zip(request.references, drafters, strict=True)
-        ]
-    spreads = {name: spread([run["ways"][name] for run in runs]) for name in runs[0]["ways"]}
-    answers = zip(prompts, plain.answers, strict=True)
+        header = _header(request, meter, plain)
+        runs: list[dict[str, Any]] = []
+        progress.clear()
+        yield _document(header, runs, request=request)
+        for reference, drafter in zip(request.references, drafters, strict=True):
+            runs.append(_run(reference, block_size=drafter.config.block_size))
+            # The files hold bfloat16, so that a narrower drafter loses nothing.
+            ready = drafter.to(target.device, target.dtype)
+            for name, strategy in _ways(ready, request.tree_budgets).items():
+                measured = meter.measure(strategy, name=f"{reference.given}, {name}")
+                block_size = drafter.config.block_size
+                report = report_strategy(meter, measured, plain, block_size=block_size)
+                runs[-1]["ways"][name] = report
+                progress.clear()
+                yield _document(header, runs, request=request)
+
+
+def _header(request: EvaluationRequest, meter: Meter, plain: Measured) -> dict[str, Any]:
+    """Return what is known once the target alone has been measured."""
+    answers = zip(meter.prompts, plain.answers, strict=True)
     return {
-        **header,
-        "runs": runs,
-        "spread": spreads,
+        "schema_version": SCHEMA_VERSION,
+        "target": request.target.path,
+        "dtype": str(meter.target.dtype).removeprefix("torch."),
+        "machine": machine_summary(meter.target.device),
+        **asdict(request.terms),
+        "plain": report_plain(meter, plain),
         "prompts": [
             {"id": prompt.id, "num_tokens": len(one.tokens), "is_looping": meter.is_looping(one)}
             for prompt, one in answers
@@ -95,29 +110,39 @@ def evaluate(request: EvaluationRequest) -> dict[str, Any]:
     }
 
 
-def _run(
-    reference: Reference,
-    drafter: Drafter,
-    *,
-    meter: Meter,
-    plain: Measured,
-    tree_budgets: Sequence[int],
+def _document(
+    header: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], *, request: EvaluationRequest
 ) -> dict[str, Any]:
-    """Measure one drafter in every way of proposing."""
-    target, block_size = meter.target, drafter.config.block_size
-    # The files hold bfloat16, so that a narrower drafter loses nothing.
-    ready = drafter.to(target.device, target.dtype)
-    ways: dict[str, Strategy] = {"chain": Chain(ready)}
-    ways |= {f"tree-{budget}": Tree(ready, budget) for budget in tree_budgets}
-    reports = {}
-    for name, strategy in ways.items():
-        measured = meter.measure(strategy, name=f"{reference.given}, {name}")
-        reports[name] = report_strategy(meter, measured, plain, block_size=block_size)
+    """Return the figures of what has been measured, and whether that is all."""
+    num_ways = 1 + len(set(request.tree_budgets))
+    whole = [run for run in runs if len(run["ways"]) == num_ways]
+    names = whole[0]["ways"] if whole else ()
+    return {
+        "state": FINISHED if len(whole) == len(request.references) else INCOMPLETE,
+        "num_runs": len(request.references),
+        **header,
+        "runs": [
+            {"state": FINISHED if run in whole else INCOMPLETE, **run, "ways": dict(run["ways"])}
+            for run in runs
+        ],
+        "spread": {name: spread([run["ways"][name] for run in whole]) for name in names},
+    }
+
+
+def _run(reference: Reference, *, block_size: int) -> dict[str, Any]:
+    """Return the entry of a drafter of which nothing has been measured yet."""
     return {
         "run": str(reference.given),
         "checkpoint": str(reference.checkpoint),
         "name": reference.run.name if reference.run else None,
         "seed": reference.run.train.seed if reference.run else None,
         "block_size": block_size,
-        "ways": reports,
+        "ways": {},
+    }
+
+
+def _ways(drafter: Drafter, tree_budgets: Sequence[int]) -> dict[str, Strategy]:
+    """Return every way of proposing by its name."""
+    return {"chain": Chain(drafter)} | {
+        f"tree-{budget}": Tree(drafter, budget) for budget in tree_budgets
     }

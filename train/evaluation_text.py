@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from train.evaluation import FINISHED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,30 +14,42 @@ _HEADINGS = ("way", "mean", "pooled", "not looping", "looping", "speed-up", "los
 _BAR_WIDTH = 40
 
 
-def lines_of(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines: what was decoded, a table for each run, and their spread."""
+def head_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what was decoded, and by what."""
     plain = report["plain"]
     machine = report["machine"]["device"]
     yield f"target        {report['target']}, {report['dtype']}, {machine}"
     yield f"prompts       {report['prompts_file']}: {_prompt_words(report)}"
     if not math.isnan(plain["tokens_per_second"]):
         yield f"target alone  {plain['tokens_per_second']:.1f} tokens/s, one text at a time"
-    for run in report["runs"]:
-        yield ""
-        yield f"{run['run']}: block size {run['block_size']}"
-        yield from _table(run)
-        yield from _chart(run["ways"]["chain"])
-    if len(report["runs"]) > 1:
+
+
+def run_lines(run: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the table of a run, of which at least one way was measured."""
+    yield ""
+    yield f"{run['run']}: block size {run['block_size']}"
+    yield from _table(run)
+    yield from _chart(run["ways"]["chain"])
+
+
+def closing_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what holds for all runs: their spread, what is missing, and what the words mean."""
+    num_finished = sum(run["state"] == FINISHED for run in report["runs"])
+    if num_finished > 1:
         yield ""
         for name, one in report["spread"].items():
             yield (
-                f"{len(report['runs'])} runs, {name}: mean acceptance length {one['mean']:.3f},"
+                f"{num_finished} runs, {name}: mean acceptance length {one['mean']:.3f},"
                 f" standard deviation {one['standard_deviation']:.3f},"
                 f" {one['lowest']:.3f} to {one['highest']:.3f}"
             )
-    yield ""
-    yield "acceptance length: tokens that each pass of the target yields, its own included"
-    yield "mean: of the prompts' own means, with its standard error; pooled: over all passes"
+    if report["state"] != FINISHED:
+        yield ""
+        yield f"incomplete: {num_finished} of {report['num_runs']} runs were measured to their end"
+    if any(run["ways"] for run in report["runs"]):
+        yield ""
+        yield "acceptance length: tokens that each pass of the target yields, its own included"
+        yield "mean: of the prompts' own means, with its standard error; pooled: over all passes"
 
 
 def _prompt_words(report: Mapping[str, Any]) -> str:

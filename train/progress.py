@@ -83,11 +83,16 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Write a line that stays, and show the next update at once."""
-        if self._width:
-            self._stream.write("\r" + " " * self._width + "\r")
-            self._width = 0
+        self.clear()
         self._stream.write(text + "\n")
         self._stream.flush()
+
+    def clear(self) -> None:
+        """Take away the line that is rewritten, for something else to be written there."""
+        if self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+            self._width = 0
         self._next_time = 0.0
 
     def step(self, view: StepView) -> None:

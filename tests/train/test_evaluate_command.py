@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from typing import TYPE_CHECKING, Any
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +18,9 @@ import torch
 from tests.train.tiny_run import make_model, make_tokenizer, write_jsonl
 from tests.train.trained_run import write_trained_run
 from train.__main__ import main
+from train.evaluation_output import EvaluationOutput
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 NUM_NEW = 12
 
 
@@ -54,6 +59,8 @@ def test_figures_fit_each_other(folder: Path, capsys: pytest.CaptureFixture[str]
         *("--json", folder / "figures.json"),
     )
     assert report == json.loads((folder / "figures.json").read_text())
+    assert report["state"] == "finished"
+    assert [run["state"] for run in report["runs"]] == ["finished", "finished"]
     assert [one["id"] for one in report["prompts"]] == ["p1", "p9", "p4"]
     plain = report["plain"]
     assert plain["num_tokens"] == sum(one["num_tokens"] for one in report["prompts"])
@@ -181,3 +188,63 @@ def test_bare_checkpoint_takes_target_and_prompts(
     )
     assert report["runs"][0]["name"] is None
     assert report["runs"][0]["ways"]["chain"]["lossless"]["num_equal"] == 3
+
+
+def test_what_was_measured_before_an_interrupt_is_kept(folder: Path) -> None:
+    figures = folder / "stopped.json"
+    arguments = [
+        *("out-0", "out-1", "--prompts", "prompts.jsonl", "--json", figures.name),
+        *("--device", "cpu", "--max-new-tokens", "40", "--tree-budget", "9", "--timed-prompts=2"),
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "train", "evaluate", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as evaluating:
+        assert evaluating.stdout
+        told = ""
+        while "out-0: block size 4" not in told:
+            line = evaluating.stdout.readline()
+            assert line, told
+            told += line
+        evaluating.send_signal(signal.SIGTERM)
+        told += evaluating.stdout.read()
+    assert evaluating.returncode == 130
+    assert "incomplete: 1 of 2 runs were measured to their end" in told
+    assert "prompts.jsonl: 3, " in told
+    report = json.loads(figures.read_text())
+    assert (report["state"], report["num_runs"]) == ("incomplete", 2)
+    assert report["runs"][0]["state"] == "finished"
+    assert list(report["runs"][0]["ways"]) == ["chain", "tree-9"]
+    assert [run["state"] for run in report["runs"][1:]] in ([], ["incomplete"])
+
+
+def test_begun_run_is_told_at_the_end(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Whatever ends it: here a bug, after the chain of the second run of two."""
+    whole = report_of(
+        capsys,
+        *(folder / "out-0", folder / "out-1", "--prompts", folder / "prompts.jsonl"),
+        *("--timed-prompts", "1", "--tree-budget", "3"),
+    )
+    first, second = whole["runs"]
+    begun = {**second, "state": "incomplete", "ways": {"chain": second["ways"]["chain"]}}
+    known = {**whole, "state": "incomplete", "runs": [first, begun]}
+    for as_json in (False, True):
+        file = tmp_path / f"{as_json}.json"
+        with suppress(ZeroDivisionError), EvaluationOutput(file=file, as_json=as_json) as out:
+            out.take({**whole, "runs": []})
+            out.take({**whole, "state": "incomplete", "runs": [first]})
+            out.take(known)
+            raise ZeroDivisionError
+        text = capsys.readouterr().out
+        assert json.loads(file.read_text()) == known
+        if as_json:
+            assert json.loads(text) == known
+        else:
+            assert [text.count(f"out-{seed}: block size") for seed in (0, 1)] == [1, 1]
+            assert text.count("tree-3") == 1
+            assert "incomplete: 1 of 2 runs" in text

@@ -4,13 +4,14 @@ Takes one run or checkpoint, or several of the same target, say of three seeds: 
 then decodes once for all. Acceptance length is the mean number of tokens that each pass of the
 target yields, its own included, so a drafter that is never right has 1.
 
+Each run's table is printed as soon as it is measured. Whatever ends the command before its time,
+the figures that it has come out, marked as incomplete (JSON: "state").
+
 Exit codes: 0 measured; 2 a file or an argument cannot be used; 130 stopped.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,8 @@ from train.commands.arguments import (
     positive,
     tree_budget,
 )
-from train.metrics import json_ready
 from train.questions import read_questions
 from train.reference import resolve, shared_target
-from train.run_folder import write_json
 from train.settings import ConfigError
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="prompts decoded again one at a time, for the speed-up; 0: none (8)",
     )
-    add("--json", type=Path, metavar="FILE", help="write all figures there as well")
+    add("--json", type=Path, metavar="FILE", help="write all figures there as well, as they come")
     add("--format", choices=("text", "json"), default="text", help="what stdout gets (text)")
     add_decoding_arguments(parser)
 
@@ -72,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json and not options.json.parent.is_dir():
         raise ConfigError([f"--json {options.json}: no such folder"])
     from train.evaluation import EvaluationRequest, evaluate  # noqa: PLC0415  imports torch
-    from train.evaluation_text import lines_of  # noqa: PLC0415  same
+    from train.evaluation_output import EvaluationOutput  # noqa: PLC0415  same
     from train.measure import Terms  # noqa: PLC0415  same
 
     terms = Terms(
@@ -91,12 +90,9 @@ def run(options: argparse.Namespace) -> int:
         device=options.device,
         dtype=options.dtype,
     )
-    report = {"prompts_file": prompts, **evaluate(request)}
-    if options.json:
-        write_json(options.json, report)
-    as_json = json.dumps(json_ready(report), indent=2)
-    text = as_json if options.format == "json" else "\n".join(lines_of(report))
-    sys.stdout.write(text + "\n")
+    with EvaluationOutput(file=options.json, as_json=options.format == "json") as output:
+        for report in evaluate(request):
+            output.take({"prompts_file": prompts, **report})
     return 0
 
 
