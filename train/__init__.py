@@ -4,7 +4,8 @@ Which module says what, in the order in which the method is told.
 
 The target
     Loading it, the states of its tapped layers, what surrounds them, and what each token sees:
-    `target`, `target_shape`, `target_ends`, `target_mask`, `frozen_target`, `layer_ids`.
+    `target`, `target_loading`, `target_shape`, `target_ends`, `target_mask`, `frozen_target`,
+    `layer_ids`.
 The drafter
     Its parameters and forward pass, the token that stands for what is to be predicted, and layers
     that begin as copies of the target's: `drafter`, `drafter_config`, `mask_token`, `warm_start`.
@@ -38,8 +39,8 @@ Self-tests
     `selftest`, `selftest_drafting`, `selftest_packing`.
 A run
     Its settings, its phases, and what ends it: `config`, `settings`, `overrides`, `fields`,
-    `data_section`, `target_section`, `train_section`, `checkpoint_settings`, `run`, `run_folder`,
-    `inputs`, `session`, `training`, `baseline`, `evaluate`, `loop_evaluation`, `measure`,
+    `data_section`, `target_section`, `train_section`, `checkpoint_section`, `run`, `run_folder`,
+    `inputs`, `session`, `training`, `baseline`, `held_out`, `loop_evaluation`, `measure`,
     `signals`, `failure`, `summary`.
 What a run will take
     `sizes`, `flops`, `forecast`, `forecast_text`, `machine`, `gauge`.

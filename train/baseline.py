@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from train.config import TrainConfig
-    from train.evaluate import Evaluation
+    from train.held_out import Evaluation
     from train.inputs import Inputs
     from train.progress import Progress
 

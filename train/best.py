@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from train.checkpoint_settings import Score
+    from train.checkpoint_section import Score
 
 
 class Best:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from train.checkpoint_settings import CheckpointConfig
+from train.checkpoint_section import CheckpointConfig
 from train.data_section import HUB_PREFIX, DataConfig, absolute_source
 from train.layout import LayoutConfig, check_layout, contradictions
 from train.overrides import Override, overlaid, parse_overrides

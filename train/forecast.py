@@ -23,7 +23,7 @@ from train.sizes import (
     feature_bytes,
     num_parameters,
 )
-from train.target import default_layer_ids, dtype_for
+from train.target_loading import default_layer_ids, dtype_for
 from train.target_shape import read_target_shape
 from train.windows import plan_of
 

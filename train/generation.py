@@ -11,8 +11,8 @@ import torch
 from train.acceptance import tokens_per_second
 from train.decode import Decoder, Decoding, Limits
 from train.drafting import Alone, Chain, Tree
-from train.evaluate import computing_in
 from train.sampling import Sampler
+from train.target import computing_in
 from train.trained import load_drafter, load_target_of, tokenised
 
 if TYPE_CHECKING:

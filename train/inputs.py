@@ -19,7 +19,7 @@ from train.packing import pack
 from train.selftest import check_mask_token, check_target
 from train.selftest_packing import check_packing
 from train.settings import ConfigError
-from train.target import load_target
+from train.target_loading import load_target
 from train.warm_start import copy_target_layers
 
 if TYPE_CHECKING:

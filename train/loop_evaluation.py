@@ -9,7 +9,7 @@ from train.acceptance import Acceptance, is_lossless
 if TYPE_CHECKING:
     from train.best import Best
     from train.drafter import Drafter
-    from train.evaluate import Evaluation
+    from train.held_out import Evaluation
     from train.loop import StepTaken
     from train.progress import Progress
     from train.sinks import Sink

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from train.baseline import measure_once
 from train.checkpoint import load_checkpoint
-from train.evaluate import Evaluation, compare
+from train.held_out import Evaluation, compare
 from train.inputs import load
 from train.machine import Stopwatch
 from train.progress import open_progress

@@ -1,4 +1,7 @@
-"""The frozen target model: loading it, and the states of its tapped layers.
+"""The frozen target: the states of its tapped layers, its embedding and its head.
+
+States are taken by hooks on the tapped layers alone, and the head is not run for them: asking
+transformers for all hidden states would keep those of every layer.
 
 Shape suffixes: B sequences, T tokens, D hidden size, F = tapped layers * D, V vocabulary. `...`
 stands for any leading dimensions.
@@ -6,25 +9,18 @@ stands for any leading dimensions.
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import inspect
-import io
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import transformers
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from train.frozen_target import TargetStates
-from train.layer_ids import tapped_layer_ids
 from train.settings import ConfigError
 from train.target_ends import ends_of
 from train.target_mask import attention_mask
-from train.target_section import PACKAGE_PREFIX, is_local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import Cache, PreTrainedConfig
 
-    from train.config import TargetConfig
     from train.frozen_target import View
 
 
@@ -164,131 +159,26 @@ def checked_eos_id(tokenizer: Any, config: PreTrainedConfig, eos_id: int | None)
     return int(found)
 
 
-def locate(path: str) -> tuple[str, str | None]:
-    """Return what transformers loads a target from: folder or hub id, and a GGUF file's name.
+@contextmanager
+def computing_in(target: Target, dtype: str) -> Iterator[None]:
+    """Let the target compute in another dtype for a while.
+
+    Only weights are converted, and to float32 and back bfloat16 loses nothing. `model.to` would
+    convert buffers as well, and rotary frequencies that were bfloat16 once stay wrong.
 
     Args:
-        path: As `target.path` in a run file.
-
-    Raises:
-        ConfigError: The path, or the package or the file in it, does not exist here.
+        target: The target.
+        dtype: As `eval.dtype`: `target` leaves it alone.
     """
-    if path.startswith(PACKAGE_PREFIX):
-        file = file_in_package(path.removeprefix(PACKAGE_PREFIX))
-    else:
-        file = Path(path).expanduser()
-        if is_local_path(path) and not file.exists():
-            raise ConfigError([f"target.path: nothing at {path}"])
-        if not file.is_file():
-            return (str(file) if file.is_dir() else path), None
-    return str(file.parent), file.name
-
-
-def file_in_package(name: str) -> Path:
-    """Find `PACKAGE/FILE` without importing the package, whose own requirements may be missing.
-
-    Raises:
-        ConfigError: The package is not installed here, or has no such file.
-    """
-    package, _, inside = name.partition("/")
-    spec = importlib.util.find_spec(package) if package.isidentifier() else None
-    if spec is None or not spec.submodule_search_locations:
-        raise ConfigError([f"target.path: package {package!r} is not installed here"])
-    places = [Path(place) / inside for place in spec.submodule_search_locations]
-    for file in places:
-        if file.is_file():
-            return file
-    raise ConfigError([f"target.path: no file at {', '.join(map(str, places))}"])
-
-
-def dtype_for(name: str, device: torch.device) -> torch.dtype:
-    """Return the element type that `target.dtype` means on a device."""
-    if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
-
-
-def load_target(
-    config: TargetConfig, *, num_taps: int = 1, device: torch.device | None = None
-) -> Target:
-    """Load the target and its tokenizer.
-
-    Args:
-        config: Where it is and how to run it.
-        num_taps: Layers to tap when `config.layer_ids` is unset.
-        device: Where to put it; the CPU when unset.
-
-    Raises:
-        ConfigError: Nothing loadable is there, or the settings do not fit it.
-    """
-    device = device or torch.device("cpu")
-    folder, gguf_file = locate(config.path)
-    loaders: tuple[Any, Any] = (AutoTokenizer, AutoModelForCausalLM)
-    with reading(config):
-        tokenizer = loaders[0].from_pretrained(folder, gguf_file=gguf_file)
-        require_chat_template(tokenizer)
-        model = loaders[1].from_pretrained(
-            folder,
-            gguf_file=gguf_file,
-            dtype=dtype_for(config.dtype, device),
-            # None lets transformers choose: some architectures lack sdpa.
-            attn_implementation=None if config.attention == "auto" else config.attention,
-            **({} if gguf_file is None else unpacked()),
-        )
-    num_layers = model.config.get_text_config().num_hidden_layers
-    return Target(
-        model.to(device),
-        tokenizer,
-        layer_ids=config.layer_ids or default_layer_ids(num_layers, num_taps=num_taps),
-        eos_id=config.eos_token_id,
-    )
-
-
-def unpacked() -> dict[str, Any]:
-    """Return what makes transformers load a GGUF file into plain weights.
-
-    From 5.24 on it would otherwise leave them packed where it finds kernels for that, on the hub if
-    need be: slower in bfloat16, and other weights than a warm start and an evaluation can read.
-    """
-    config = getattr(transformers, "GgufConfig", None)
-    return {} if config is None else {"quantization_config": config(dequantize=True)}
-
-
-def require_chat_template(tokenizer: Any) -> None:
-    """Check that a target says how conversations are written.
-
-    Raises:
-        ValueError: It does not.
-    """
-    if not tokenizer.chat_template:
-        raise ValueError("its tokenizer has no chat template, as base models have none")
-
-
-@contextlib.contextmanager
-def reading(config: TargetConfig) -> Iterator[None]:
-    """Silence transformers' progress bars inside, and say what it cannot load.
-
-    Raises:
-        ConfigError: transformers raised an error.
-    """
+    own_dtype = target.dtype
+    if dtype != "target":
+        _convert_weights(target, getattr(torch, dtype))
     try:
-        # Its bars, the one for GGUF not to be switched off, write to what sys.stderr is at the
-        # time; the handlers of its log keep the stream that they started with.
-        with contextlib.redirect_stderr(io.StringIO()):
-            yield
-    except Exception as error:  # damaged files raise errors of every package that reads them
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConfigError([f"target.path: cannot load {config.path}: {reason}"]) from error
+        yield
+    finally:
+        _convert_weights(target, own_dtype)
 
 
-def default_layer_ids(num_layers: int, *, num_taps: int) -> tuple[int, ...]:
-    """Return evenly spread layer ids.
-
-    Raises:
-        ConfigError: The target has too few layers for so many taps.
-    """
-    try:
-        return tapped_layer_ids(num_layers, num_taps)
-    except ValueError as error:
-        raise ConfigError([f"draft.num_layers: {error}; or set target.layer_ids"]) from error
+def _convert_weights(target: Target, dtype: torch.dtype) -> None:
+    for weight in target.model.parameters():
+        weight.data = weight.data.to(dtype)

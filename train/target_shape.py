@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from train.target import checked_eos_id, locate, reading, require_chat_template
+from train.target import checked_eos_id
+from train.target_loading import locate, reading, require_chat_template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

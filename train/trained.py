@@ -11,7 +11,7 @@ from train.checkpoint import CheckpointError, load_checkpoint
 from train.data import HOLDS_UNKNOWN, prompt_ids
 from train.machine import choose_device
 from train.settings import ConfigError
-from train.target import load_target
+from train.target_loading import load_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from train.config import TrainConfig
-    from train.evaluate import Evaluation
     from train.gauge import Gauge
+    from train.held_out import Evaluation
     from train.inputs import Inputs
     from train.ledger import Outcome, StepReport
     from train.progress import Progress

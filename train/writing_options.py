@@ -61,7 +61,7 @@ def load_writer(options: argparse.Namespace) -> Target:
     """
     # Here, because torch takes seconds to import.
     from train.machine import choose_device  # noqa: PLC0415
-    from train.target import load_target  # noqa: PLC0415
+    from train.target_loading import load_target  # noqa: PLC0415
 
     config = TargetConfig(
         path=options.target, eos_token_id=options.eos_token_id, dtype=options.dtype

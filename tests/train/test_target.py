@@ -9,7 +9,8 @@ from tests.train.tiny_run import EOS, make_model, make_tokenizer
 from train.config import TargetConfig
 from train.selftest import SelfTestError, check_cache, check_target
 from train.settings import ConfigError
-from train.target import Target, dtype_for, load_target, locate
+from train.target import Target
+from train.target_loading import dtype_for, load_target, locate
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,8 +22,9 @@ from train.objective import Objective, Rows, draft_loss
 from train.selftest import SelfTestError, check_target
 from train.selftest_drafting import check_drafting
 from train.slot_weights import PathWeights
-from train.target import Target, load_target
+from train.target import Target
 from train.target_ends import Ends, ends_of
+from train.target_loading import load_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

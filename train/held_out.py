@@ -1,9 +1,8 @@
-"""What a drafter is worth: held-out loss, and real decoding beside the target alone."""
+"""What a drafter is worth on held-out data: its loss, and real decoding beside the target alone."""
 
 from __future__ import annotations
 
 import dataclasses
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +21,12 @@ from train.features import FeatureStore
 from train.measure import Meter, Terms
 from train.objective import draft_loss, objective_of
 from train.slot_weights import DecayedWeights
+from train.target import computing_in
 from train.trained import Prompt
 from train.windows import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from train.config import TrainConfig
     from train.data import Sample
@@ -115,31 +115,6 @@ class Evaluation:
     def _meter(self, prompts: Sequence[Prompt], *, num_timed: int, progress: Progress) -> Meter:
         terms = Terms(self.config.eval.max_new_tokens, self.config.eval.batch, num_timed)
         return Meter(self._target, prompts, terms=terms, progress=progress)
-
-
-@contextmanager
-def computing_in(target: Target, dtype: str) -> Iterator[None]:
-    """Let the target compute in another dtype for a while.
-
-    Only weights are converted, and to float32 and back bfloat16 loses nothing. `model.to` would
-    convert buffers as well, and rotary frequencies that were bfloat16 once stay wrong.
-
-    Args:
-        target: The target.
-        dtype: As `eval.dtype`: `target` leaves it alone.
-    """
-    own_dtype = target.dtype
-    if dtype != "target":
-        _convert_weights(target, getattr(torch, dtype))
-    try:
-        yield
-    finally:
-        _convert_weights(target, own_dtype)
-
-
-def _convert_weights(target: Target, dtype: torch.dtype) -> None:
-    for weight in target.model.parameters():
-        weight.data = weight.data.to(dtype)
 
 
 def compare(

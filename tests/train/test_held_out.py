@@ -21,10 +21,10 @@ from train.data import Encoding, build_dataset
 from train.decode import Decoding, Round
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
-from train.evaluate import Evaluation, compare, computing_in
+from train.held_out import Evaluation, compare
 from train.measure import Measured
 from train.progress import Progress
-from train.target import Target
+from train.target import Target, computing_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

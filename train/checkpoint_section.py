@@ -1,4 +1,4 @@
-"""The `[checkpoint]` table of a run file."""
+"""The `[checkpoint]` section of a run file: what is saved, and when; imports no torch."""
 
 from __future__ import annotations
 
