@@ -23,14 +23,15 @@ Data
     `windows`, `features`.
 Data that the target writes
     Questions, answers, and what is of no use: `prompts`, `self_prompts`, `regenerate`, `dialogue`,
-    `replies`, `looping`, `near_duplicates`, `journal`, `pace`, `writing_options`.
+    `replies`, `looping`, `near_duplicates`, `journal`, `pace`, `writing_target`.
 Optimisation
     `optimizer`, `schedule`, `course`, `plan`, `loop`, `ledger`, `epoch_work`, `rng`.
 Compilation
     Warm-up, what was compiled since, proof that attention is fused, and layouts that are refused:
     `warmup`, `compile_watch`, `fused_proof`, `layout`.
 Checkpoints and resume
-    `checkpoint`, `checkpoint_store`, `snapshot`, `saver`, `best`, `contract`, `resume`, `durable`.
+    `checkpoint`, `checkpoint_files`, `checkpoint_store`, `snapshot`, `saver`, `best`, `contract`,
+    `resume`, `durable`.
 Decoding
     One pass of the target over several texts, proposals as chain or tree, and what is accepted:
     `slot_cache`, `reader`, `sampling`, `draft_tree`, `drafting`, `decode`, `acceptance`,

@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from train.checkpoint_files import CONFIG_NAME, WEIGHTS_NAME
 from train.drafter import Drafter
 from train.drafter_config import DrafterConfig
 from train.sizes import DraftShape, tensor_shapes
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
-
-CONFIG_NAME = "config.json"
-WEIGHTS_NAME = "model.safetensors"
 
 
 class CheckpointError(Exception):

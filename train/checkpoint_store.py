@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from train.checkpoint import CONFIG_NAME, WEIGHTS_NAME, write_checkpoint
+from train.checkpoint import write_checkpoint
+from train.checkpoint_files import (
+    CONFIG_NAME,
+    RANDOM_NAME,
+    STATE_NAME,
+    SUMS_NAME,
+    TRAINING_NAME,
+    WEIGHTS_NAME,
+)
 from train.durable import sync, write_whole
 from train.metrics import json_ready
 
@@ -24,10 +32,6 @@ if TYPE_CHECKING:
 
     from train.snapshot import Snapshot
 
-SUMS_NAME = "SHA256SUMS"
-STATE_NAME = "state.json"
-TRAINING_NAME = "optimizer.pt"
-RANDOM_NAME = "rng-rank0.pt"
 _PREFIX = "step-"
 
 

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from train.draft_tree import DraftTree, Round
 from train.reader import Reader
 from train.sampling import Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from train.draft_tree import DraftTree, Round
     from train.drafting import Strategy
     from train.frozen_target import FrozenTarget
-
-__all__ = ["Decoder", "Decoding", "Limits", "Round", "decode"]
 
 
 @dataclass(frozen=True)

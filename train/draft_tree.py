@@ -1,6 +1,6 @@
 """The tree of drafts that one pass of the target verifies; a chain is a tree without branches.
 
-Source: DDTree, arXiv 2604.12989 (section 15 of the specification).
+Source: DDTree, arXiv 2604.12989.
 """
 
 from __future__ import annotations

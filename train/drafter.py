@@ -27,12 +27,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from train.drafter_config import DrafterConfig
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Attend", "ContextCache", "Drafter", "DrafterConfig", "attend_to_all"]
+    from train.drafter_config import DrafterConfig
 
 
 class Attend(Protocol):

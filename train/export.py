@@ -10,8 +10,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from train.checkpoint import (
-    CONFIG_NAME,
-    WEIGHTS_NAME,
     check_equal,
     check_tensors,
     load_checkpoint,
@@ -19,6 +17,7 @@ from train.checkpoint import (
     serving_weights,
     write_checkpoint,
 )
+from train.checkpoint_files import CONFIG_NAME, WEIGHTS_NAME
 from train.durable import replacing
 from train.speculators_layout import speculators_config
 

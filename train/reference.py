@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from train.checkpoint_files import STATE_NAME, WEIGHTS_NAME
 from train.config import TargetConfig, TrainConfig
+from train.run_folder import RunFolder
 from train.settings import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-_WEIGHTS_NAME = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,19 @@ def resolve(given: Path, *, best: bool = False) -> Reference:
         ConfigError: There is none.
     """
     checkpoint = given
-    if not (given / _WEIGHTS_NAME).is_file():
-        checkpoint = _best_of(given) if best else given / "checkpoint"
+    if not (given / WEIGHTS_NAME).is_file():
+        checkpoint = _best_of(given) if best else RunFolder(given).checkpoint
     elif best:
         raise ConfigError([f"{given}: is a checkpoint itself; --best wants the folder of a run"])
-    if not (checkpoint / _WEIGHTS_NAME).is_file():
+    if not (checkpoint / WEIGHTS_NAME).is_file():
         looked = f"{given} and {checkpoint}"
-        raise ConfigError([f"{given}: no checkpoint; looked for {_WEIGHTS_NAME} in {looked}"])
+        raise ConfigError([f"{given}: no checkpoint; looked for {WEIGHTS_NAME} in {looked}"])
     checkpoint = checkpoint.resolve()
     return Reference(given, checkpoint, run=next(_runs(checkpoint), None))
 
 
 def _best_of(run: Path) -> Path:
-    pointer = run / "checkpoints" / "best"
+    pointer = RunFolder(run).checkpoints / "best"
     try:
         return pointer.parent / pointer.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -87,8 +87,8 @@ def _best_of(run: Path) -> Path:
 
 def _runs(checkpoint: Path) -> Iterator[TrainConfig]:
     """Yield the settings that lie in a checkpoint, then those of the run around it."""
-    inside = _read(checkpoint / "state.json").get("config")
-    around = [_read(folder / "config.json") for folder in checkpoint.parents[:2]]
+    inside = _read(checkpoint / STATE_NAME).get("config")
+    around = [_read(RunFolder(folder).config) for folder in checkpoint.parents[:2]]
     for raw in (inside, *around):
         if isinstance(raw, dict) and "target" in raw:
             # Fields that a later version added or dropped do not matter to who only decodes.

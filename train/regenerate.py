@@ -20,7 +20,7 @@ from train.journal import Journal
 from train.pace import Pace
 from train.replies import ReplyWriter, Sampling
 from train.settings import ConfigError
-from train.writing_options import check_target_path, load_writer
+from train.writing_target import check_target_path, load_writer
 
 if TYPE_CHECKING:
     import argparse

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from train.checkpoint_store import RANDOM_NAME, STATE_NAME, TRAINING_NAME, damage
+from train.checkpoint_files import RANDOM_NAME, STATE_NAME, TRAINING_NAME
+from train.checkpoint_store import damage
 from train.contract import DATA, differences
 from train.plan import Origin
 from train.rng import set_random_state

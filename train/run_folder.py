@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from train.checkpoint_files import WEIGHTS_NAME
 from train.config import TrainConfig, to_builtins
 from train.durable import NO_SPACE, write_whole
 from train.metrics import json_ready
@@ -108,7 +109,7 @@ class RunFolder:
             ConfigError: It is none.
         """
         folder = cls(path)
-        if folder.config.is_file() and not (path / "model.safetensors").exists():
+        if folder.config.is_file() and not (path / WEIGHTS_NAME).exists():
             return folder
         found = "no folder of a run" if path.exists() else "nothing there"
         inside = (one for one in path.resolve().parents if cls(one).checkpoints.is_dir())

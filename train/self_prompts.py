@@ -25,7 +25,7 @@ from train.near_duplicates import NearDuplicates, normalised
 from train.pace import Pace
 from train.replies import ReplyWriter, Request, Sampling
 from train.settings import ConfigError
-from train.writing_options import check_target_path, load_writer
+from train.writing_target import check_target_path, load_writer
 
 if TYPE_CHECKING:
     import argparse

@@ -1,10 +1,11 @@
 """Sizes of a run in bytes and parameters, by arithmetic alone: no torch.
 
-Source: DFlash specification, sections 2.2 and 9; the shapes are those of the drafter's tensors.
+Source: DFlash, arXiv 2602.06036 v2, and z-lab's checkpoints, for names and shapes of the tensors.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 FLOAT32_BYTES = 4
@@ -63,10 +64,7 @@ def tensor_shapes(shape: DraftShape) -> dict[str, tuple[int, ...]]:
 
 def num_parameters(shape: DraftShape) -> int:
     """Return how many numbers a drafter trains; the frozen embedding and head are not its own."""
-    hidden, inner, head = shape.hidden_size, shape.intermediate_size, shape.head_dim
-    attention = hidden * head * (2 * shape.num_heads + 2 * shape.num_kv_heads)
-    layer = attention + 3 * hidden * inner + 2 * head + 2 * hidden
-    return shape.num_layers * layer + shape.num_tapped * hidden * hidden + 2 * hidden
+    return sum(math.prod(size) for size in tensor_shapes(shape).values())
 
 
 def dense_attention_bytes(

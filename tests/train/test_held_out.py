@@ -18,7 +18,8 @@ from train.acceptance import (
 from train.config import DataConfig, DraftConfig, EvalConfig, TargetConfig, TrainConfig
 from train.conversations import parse_row
 from train.data import Encoding, build_dataset
-from train.decode import Decoding, Round
+from train.decode import Decoding
+from train.draft_tree import Round
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_for
 from train.held_out import Evaluation, compare

@@ -14,7 +14,8 @@ from msgspec import structs
 from tests.train.killed_runs import assert_same_training, kill_after, lines_of, run, trace
 from tests.train.tiny_run import write_run
 from train.best import Best
-from train.checkpoint_store import RANDOM_NAME, STATE_NAME, CheckpointStore
+from train.checkpoint_files import RANDOM_NAME, STATE_NAME
+from train.checkpoint_store import CheckpointStore
 from train.course import Course
 from train.inputs import load
 from train.ledger import Ledger

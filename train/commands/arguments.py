@@ -27,6 +27,34 @@ def add_decoding_arguments(parser: argparse.ArgumentParser) -> None:
     add("--eos-token-id", type=int, metavar="ID", help="end-of-turn id; default: the run's")
 
 
+def add_writing_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare which target writes, and how."""
+    parser.add_argument("--target", required=True, help="as target.path in a run file")
+    parser.add_argument(
+        "--eos-token-id", type=int, metavar="ID", help="end-of-turn token; default: the tokenizer's"
+    )
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: a GPU, if any"
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16"),
+        default="auto",
+        help="default: bfloat16 on a GPU, else float32",
+    )
+    parser.add_argument(
+        "--batch", type=positive, default=32, metavar="N", help="texts at once (default 32)"
+    )
+    parser.add_argument("--seed", type=seed, default=0, help="of what is drawn (default 0)")
+    parser.add_argument(
+        "--every-seconds",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="between progress lines, where there is no terminal (default 10)",
+    )
+
+
 def positive(text: str) -> int:
     """Parse a whole number of at least 1.
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.commands.arguments import positive, share, temperature
-from train.writing_options import add_writing_arguments
+from train.commands.arguments import add_writing_arguments, positive, share, temperature
 
 if TYPE_CHECKING:
     import argparse
