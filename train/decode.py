@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from train.draft_tree import Round  # noqa: TC001  read when `Decoding` is decoded from a file
 from train.reader import Reader
 from train.sampling import Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from train.draft_tree import DraftTree, Round
+    from train.draft_tree import DraftTree
     from train.drafting import Strategy
     from train.frozen_target import FrozenTarget
 
