@@ -65,17 +65,22 @@ def check_tensors(tensors: Mapping[str, Tensor], config: DrafterConfig) -> None:
     """Check names, shapes, number and values of a checkpoint's tensors.
 
     Raises:
-        CheckpointError: Names each tensor that is missing, unknown, misshapen or not finite.
+        CheckpointError: Names each tensor that is missing, unknown or misshapen, and one that is
+            not finite, as mostly all are then.
     """
     wanted = tensor_shapes(shape_of(config))
     problems = [f"{name} is missing" for name in wanted.keys() - tensors.keys()]
     problems += [f"{name} is not in the format" for name in tensors.keys() - wanted.keys()]
-    for name in wanted.keys() & tensors.keys():
+    broken = []
+    for name in sorted(wanted.keys() & tensors.keys()):
         found = tuple(tensors[name].shape)
         if found != wanted[name]:
             problems.append(f"{name} has shape {found}, wanted {wanted[name]}")
         elif not tensors[name].isfinite().all():
-            problems.append(f"{name} is not finite")
+            broken.append(name)
+    if broken:
+        others = f" (nor are {len(broken) - 1} others)" if len(broken) > 1 else ""
+        problems.append(f"{broken[0]} is not finite{others}")
     if problems:
         raise CheckpointError("; ".join(sorted(problems)))
 

@@ -84,16 +84,23 @@ def bars(counts: Sequence[tuple[str, float]], *, x_name: str) -> str:
 def _axes(frame: _Frame, x_name: str) -> list[str]:
     (low_x, low_y), (high_x, high_y) = frame.first, frame.last
     parts = [_text((LEFT + WIDTH) / 2, HEIGHT - 4, x_name)]
-    for index in range(NUM_TICKS + 1):
-        share = index / NUM_TICKS
-        x_value, y_value = low_x + share * (high_x - low_x), low_y + share * (high_y - low_y)
-        x, y = frame.place(x_value, y_value)
+    for y_value in _ticks(low_y, high_y):
+        _, y = frame.place(low_x, y_value)
         parts.append(
             f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#d0d7de"/>'
         )
         parts.append(_text(LEFT - 6, y + 4, f"{y_value:.3g}", anchor="end"))
+    for x_value in _ticks(low_x, high_x):
+        x, _ = frame.place(x_value, low_y)
         parts.append(_text(x, HEIGHT - BOTTOM + 14, f"{x_value:.4g}"))
     return parts
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return values to mark on an axis; one where all values are the same, as of a single step."""
+    if low == high:
+        return [low]
+    return [low + (high - low) * index / NUM_TICKS for index in range(NUM_TICKS + 1)]
 
 
 def _text(x: float, y: float, text: str, colour: str = "#57606a", anchor: str = "middle") -> str:

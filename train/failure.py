@@ -12,6 +12,7 @@ from train.attention import UnfusedAttentionError
 from train.checkpoint import CheckpointError
 from train.compile_watch import RecompiledError
 from train.durable import NO_SPACE
+from train.ledger import NotFiniteError
 from train.saver import SaveError
 from train.selftest import SelfTestError
 
@@ -46,20 +47,23 @@ def failure_of(error: Exception, run: Path) -> Failure | None:
         run: The run's folder.
     """
     resume = f"--resume {run} goes on"
+    failure = None
     match error:
         case _ if isinstance(error, SELF_TEST_FAILURES):
-            return Failure(f"self-test failed: {error}", 1)
+            failure = Failure(f"self-test failed: {error}", 1)
+        case NotFiniteError():
+            lower = f"--resume {run} --set train.peak_lr=LOWER goes on"
+            failure = Failure(f"the training went astray: {error}; {lower}", 1)
         case torch.OutOfMemoryError():
-            return Failure(f"{out_of_memory_line(str(error))}; {resume}", 1)
+            failure = Failure(f"{out_of_memory_line(str(error))}; {resume}", 1)
         case torch.AcceleratorError():
             line = f"{failed_line(str(error))}; {resume} from its newest checkpoint"
-            return Failure(line, 3, shows_traceback=True)
+            failure = Failure(line, 3, shows_traceback=True)
         case SaveError():
-            return Failure(f"{error}; {resume} from there", 7)
+            failure = Failure(f"{error}; {resume} from there", 7)
         case OSError() if error.errno in NO_SPACE:
-            return Failure(f"{error}; {resume} once there is space", 7)
-        case _:
-            return None
+            failure = Failure(f"{error}; {resume} once there is space", 7)
+    return failure
 
 
 def out_of_memory_line(message: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
     import torch
     from torch import Tensor
+
+
+class NotFiniteError(Exception):
+    """A gradient is nan or infinite, and with it all weights: the steps that follow are lost."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,12 @@ class Ledger:
         self._started = self._last_report = time.monotonic()
 
     def add(self, step: Step) -> None:
-        """Count one step, and report if it is time or the run's last."""
+        """Count one step, and report if it is time or the run's last.
+
+        Raises:
+            NotFiniteError: The gradient that is reported is not finite. Looking at each step's
+                would wait for the device each time; and none is finite again after the first.
+        """
         self._sums = step.sums if self._sums is None else self._sums + step.sums
         self._steps += 1
         self._num_tokens += step.num_tokens
@@ -148,6 +158,11 @@ class Ledger:
         )
         self._reported_tokens += self._num_tokens
         self._last_report, self._sums, self._num_tokens = now, None, 0
+        if not math.isfinite(grad_norm):
+            raise NotFiniteError(
+                f"step {self._steps}: found a gradient norm of {grad_norm} and a loss of"
+                f" {step.sums.loss:.3f}, wanted finite numbers"
+            )
 
     def outcome(self) -> Outcome:
         """Return the totals up to the last step, earlier parts of an interrupted run included."""

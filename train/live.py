@@ -54,19 +54,21 @@ class LiveProgress(Progress):
 
     def step(self, view: StepView) -> None:
         """Show how far the training is; the last step at once, as what follows replaces it."""
-        self._live.update(_drawn(view), refresh=view.is_last)
+        self._live.update(drawn(view), refresh=view.is_last)
 
     def close(self) -> None:
         """Leave the terminal with the lines that stay."""
         self._live.stop()
 
 
-def _drawn(view: StepView) -> RenderableType:
+def drawn(view: StepView) -> RenderableType:
+    """Return a bar, and the table below it."""
     table = Table.grid(padding=(0, 2))
     for name, value in cells(view):
         table.add_row(Text(name, style="dim"), value)
     bar = ProgressBar(total=view.num_steps, completed=view.record["step"], width=BAR_WIDTH)
-    return Group(bar, table)
+    # A bar does not end its line, which only an empty text behind it does.
+    return Group(bar, Text(), table)
 
 
 def cells(view: StepView) -> list[tuple[str, str]]:

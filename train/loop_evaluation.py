@@ -100,7 +100,9 @@ def words(step: int, figures: dict[str, Any]) -> str:
     )
     if "acceptance_length" not in figures:
         return line
+    number = figures["num_prompts"]
+    prompts = "1 prompt" if number == 1 else f"{number} prompts"
     return (
-        f"{line}, decoded {figures['acceptance_length']:.3f} on {figures['num_prompts']} prompts"
+        f"{line}, decoded {figures['acceptance_length']:.3f} on {prompts}"
         f"{'' if figures['lossless'] else ', NOT equal to plain decoding'}"
     )

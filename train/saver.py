@@ -81,9 +81,14 @@ class Saver:
                 self._store.rotate(keep=1)
                 self._store.write(snapshot, is_best=is_best)
         except OSError as error:
-            steps = self._store.steps()
-            left = f"the newest checkpoint is of step {steps[-1]}" if steps else "nothing is saved"
+            left = self.newest_words()
             raise SaveError(f"step {step} could not be saved: {error}; {left}") from error
+
+    def newest_words(self) -> str:
+        """Wait for what is being written, and say which checkpoint is the newest."""
+        self._wait()
+        steps = self._store.steps()
+        return f"the newest checkpoint is of step {steps[-1]}" if steps else "nothing is saved"
 
     def _wait(self) -> None:
         """Wait for the checkpoint that is being written, and tell if it could not be."""

@@ -15,7 +15,7 @@ from train.compile_watch import RecompiledError
 from train.contract import contract_of
 from train.course import Course
 from train.gauge import gauge_of
-from train.ledger import Ledger
+from train.ledger import Ledger, NotFiniteError
 from train.loop import train
 from train.loop_evaluation import LoopEvaluation
 from train.machine import package_versions
@@ -56,6 +56,7 @@ def train_and_save(
     Raises:
         ConfigError: The plan ends before the checkpoint; or the device needs dense attention, and
             the blocks do not fit.
+        NotFiniteError: A gradient is nan or infinite; weights from before that stay saved.
         RecompiledError: Something was compiled in the middle of the training; what was learned
             until then is saved.
         SaveError: The end of the training could not be saved.
@@ -120,6 +121,7 @@ def ended_early(saver: Saver, ledger: Ledger) -> Iterator[None]:
     Raises:
         ConfigError: The device needs dense attention, and the blocks do not fit.
         RecompiledError: Something was compiled in the middle; what was learned is saved.
+        NotFiniteError: The training went astray; says which checkpoint is from before that.
     """
     try:
         yield
@@ -128,6 +130,8 @@ def ended_early(saver: Saver, ledger: Ledger) -> Iterator[None]:
     except RecompiledError:
         saver.save_last(ledger.outcome().steps)
         raise
+    except NotFiniteError as error:
+        raise NotFiniteError(f"{error}; {saver.newest_words()}") from error
 
 
 def reopen(folder: RunFolder, course: Course) -> None:

@@ -156,3 +156,18 @@ def test_layout_of_threads_is_refused_before_anything_loads(tmp_path: Path) -> N
     assert stderr.startswith("error: layout.mode: found threads, ")
     assert stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_training_that_goes_astray_ends_at_once_and_keeps_what_was_before(tmp_path: Path) -> None:
+    run_file, out = write_run(tmp_path, epochs=50), tmp_path / "out"
+    arguments = ("--set", "train.peak_lr=1e30", "--set", "checkpoint.every_steps=1")
+    code, stderr = finish(start("--config", run_file, "--out", out, *arguments))
+    assert code == 1, stderr
+    assert stderr.splitlines()[-1] == (
+        "error: the training went astray: step 2: found a gradient norm of nan and a loss of nan,"
+        " wanted finite numbers; the newest checkpoint is of step 1;"
+        f" --resume {out} --set train.peak_lr=LOWER goes on"
+    )
+    load_checkpoint(out / "checkpoint")
+    last = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (last["step"], last["loss"], last["grad_norm"]) == (2, None, None)

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.train.tiny_run import write_run
+from train.live import drawn
 from train.progress import Progress, StepView, duration
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +44,25 @@ def test_lines_where_there_is_no_terminal() -> None:
     progress.close()
     words = [" ".join(line.split()[:2]) for line in stream.getvalue().splitlines()]
     assert words == ["step 5/20", "step 20/20", "done"]
+
+
+@pytest.mark.parametrize("width", [30, 40, 41, 80, 200])
+def test_bar_has_a_line_of_its_own_and_nothing_is_wider_than_the_terminal(width: int) -> None:
+    record = {
+        **RECORD,
+        "epoch": 0,
+        "accuracy": [0.5] * 15,
+        "estimated_acceptance_length": 1.5,
+        "learning_rate": 1e-3,
+        "peak_memory_bytes": 10**9,
+    }
+    console = Console(file=io.StringIO(), width=width, force_terminal=True)
+    view = drawn(StepView(record, num_steps=20, seconds_left=30))
+    lines = ["".join(part.text for part in line) for line in console.render_lines(view)]
+    assert lines[0].strip()
+    assert not re.search(r"\w", lines[0])
+    assert lines[1].split()[:4] == ["step", "5", "of", "20,"]
+    assert max(map(len, lines)) <= width
 
 
 def output_on_a_terminal(folder: Path, *, term: str) -> str:
