@@ -42,7 +42,7 @@ A run
     Its settings, its phases, and what ends it: `config`, `settings`, `overrides`, `fields`,
     `data_section`, `target_section`, `train_section`, `checkpoint_section`, `run`, `run_folder`,
     `inputs`, `session`, `training`, `baseline`, `held_out`, `loop_evaluation`, `measure`,
-    `signals`, `failure`, `summary`.
+    `signals`, `failure`, `exit_codes`, `summary`.
 What a run will take
     `sizes`, `flops`, `forecast`, `forecast_text`, `machine`, `gauge`.
 What a person watches

@@ -10,8 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from train.commands import COMMANDS
+from train.exit_codes import ExitCode
 from train.settings import ConfigError
-from train.signals import INTERRUPTED_EXIT_CODE, InterruptedRunError, StopSignal
+from train.signals import InterruptedRunError, StopSignal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,17 +39,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             return int(command.run(options))
     except ConfigError as error:
         sys.stderr.writelines(f"error: {problem}\n" for problem in error.problems)
-        return 2
+        return ExitCode.USAGE
     except InterruptedRunError:
         sys.stderr.write("stopped\n")
-        return INTERRUPTED_EXIT_CODE
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output went away, as `| head` does; a flush at the end must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return INTERRUPTED_EXIT_CODE if stop.requested else 0
+        return ExitCode.INTERRUPTED if stop.requested else ExitCode.OK
     except Exception:  # noqa: BLE001  whatever reaches the edge of the process is a bug
         traceback.print_exc()
-        return 3
+        return ExitCode.INTERNAL
 
 
 def _parser(name: str | None) -> argparse.ArgumentParser:

@@ -107,7 +107,7 @@ class Answering:
         self._thinking = thinking
         self._cuts_loops = cuts_loops
         self._longest = target.config.max_position_embeddings - max_new_tokens
-        self._dialogues: dict[str, Dialogue] = {}
+        self._asked: dict[str, tuple[Dialogue, str]] = {}
 
     def ask(self, dialogue: Dialogue) -> Request | None:
         """Return the request for the next answer; None, with the reason noted, if there is none."""
@@ -126,24 +126,24 @@ class Answering:
         if len(ids) > self._longest:
             dialogue.dropped = "longer than the target's context"
             return None
-        self._dialogues[dialogue.key] = dialogue
+        self._asked[dialogue.key] = (dialogue, text)
         return Request(dialogue.key, tuple(ids), part=len(dialogue.messages))
 
     def take(self, reply: Reply) -> Dialogue:
         """Add an answer to its dialogue; what is of no use ends it, and is left out."""
-        dialogue = self._dialogues.pop(str(reply.request.key))
+        dialogue, asked = self._asked.pop(str(reply.request.key))
         messages = [*dialogue.messages, *dialogue.questions.popleft()]
         if self._cuts_loops:
-            asked = self._render(dialogue, messages, opens_answer=True)
             reply = self._before_loop(asked, reply)
         text = self._text(reply.ids)
-        fault = self._fault(dialogue, messages, reply=reply, text=text)
+        answered = [*messages, {"role": "assistant", "content": text}]
+        fault = self._fault(dialogue, answered, reply=reply, asked=asked)
         if fault and not dialogue.messages:
             dialogue.dropped = fault
         if fault:
             dialogue.questions.clear()
             return dialogue
-        dialogue.messages = [*messages, {"role": "assistant", "content": text}]
+        dialogue.messages = answered
         if not reply.ended:
             # The target did not end its turn here: what follows would not be what it reads.
             dialogue.finish_reason = "length"
@@ -166,21 +166,29 @@ class Answering:
         return self._tokens(asked + self._text(ids)) == [*reply.request.prompt_ids, *ids]
 
     def _fault(
-        self, dialogue: Dialogue, messages: list[dict[str, Any]], *, reply: Reply, text: str
+        self, dialogue: Dialogue, answered: list[dict[str, Any]], *, reply: Reply, asked: str
     ) -> str:
-        """Return why an answer is no use for training; empty when it is of use."""
+        """Return why an answer is no use for training; empty when it is of use.
+
+        Args:
+            dialogue: It belongs to this.
+            answered: The turns up to the answer.
+            reply: The answer.
+            asked: The turns before it, as the template wrote them.
+        """
+        text = answered[-1]["content"]
         if not text.strip():
             return "empty"
         if is_looping(reply.ids, text):
             return "looping"
-        asked = self._render(dialogue, messages, opens_answer=True)
         if not self._reads_back(asked, reply, len(reply.ids)):
             # Training would see tokens that the target did not choose.
             return "tokens change when read back"
-        answer = {"role": "assistant", "content": text}
-        if not self._render(dialogue, [*messages, answer]).startswith(asked + text):
-            return "the template changes the answer"
-        return ""
+        try:
+            rendered = self._render(dialogue, answered)
+        except UnusableError as error:
+            return str(error)
+        return "" if rendered.startswith(asked + text) else "the template changes the answer"
 
     def _render(
         self, dialogue: Dialogue, messages: list[dict[str, Any]], *, opens_answer: bool = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from train.attention import UnfusedAttentionError
 from train.checkpoint import CheckpointError
 from train.compile_watch import RecompiledError
 from train.durable import NO_SPACE
+from train.exit_codes import ExitCode
 from train.ledger import NotFiniteError
 from train.saver import SaveError
 from train.selftest import SelfTestError
@@ -35,42 +38,74 @@ class Failure:
     """
 
     line: str
-    exit_code: int
+    exit_code: ExitCode
     shows_traceback: bool = False
 
 
-def failure_of(error: Exception, run: Path) -> Failure | None:
+def failure_of(error: Exception, run: Path | None = None) -> Failure | None:
     """Return what an error means to the user; None for a bug.
 
     Args:
-        error: What `train.run.execute` raised.
-        run: The run's folder.
+        error: What ended the work.
+        run: The run's folder, to go on with; None where there is none.
     """
-    resume = f"--resume {run} goes on"
     failure = None
     match error:
         case _ if isinstance(error, SELF_TEST_FAILURES):
-            failure = Failure(f"self-test failed: {error}", 1)
+            failure = Failure(f"self-test failed: {error}", ExitCode.PROBLEM)
         case NotFiniteError():
             lower = f"--resume {run} --set train.peak_lr=LOWER goes on"
-            failure = Failure(f"the training went astray: {error}; {lower}", 1)
-        case torch.OutOfMemoryError():
-            failure = Failure(f"{out_of_memory_line(str(error))}; {resume}", 1)
+            failure = Failure(f"the training went astray: {error}; {lower}", ExitCode.PROBLEM)
+        case _ if is_out_of_memory(error):
+            line = f"{out_of_memory_line(str(error))}{_goes_on(run)}"
+            failure = Failure(line, ExitCode.PROBLEM)
         case torch.AcceleratorError():
-            line = f"{failed_line(str(error))}; {resume} from its newest checkpoint"
-            failure = Failure(line, 3, shows_traceback=True)
+            line = f"{failed_line(str(error))}{_goes_on(run, ' from its newest checkpoint')}"
+            failure = Failure(line, ExitCode.INTERNAL, shows_traceback=True)
         case SaveError():
-            failure = Failure(f"{error}; {resume} from there", 7)
+            failure = Failure(f"{error}{_goes_on(run, ' from there')}", ExitCode.SPACE)
         case OSError() if error.errno in NO_SPACE:
-            failure = Failure(f"{error}; {resume} once there is space", 7)
+            line = f"{error}{_goes_on(run, ' once there is space')}"
+            failure = Failure(line, ExitCode.SPACE)
     return failure
+
+
+def _goes_on(run: Path | None, how: str = "") -> str:
+    return f"; --resume {run} goes on{how}" if run else ""
+
+
+def told(error: Exception, run: Path | None = None) -> ExitCode:
+    """Say what an error means to the user, and return the exit code.
+
+    Args:
+        error: What ended the work; raised again where it is a bug.
+        run: As for `failure_of`.
+    """
+    failure = failure_of(error, run)
+    if failure is None:
+        raise error
+    if failure.shows_traceback:
+        traceback.print_exception(error)
+    sys.stderr.write(f"error: {failure.line}\n")
+    return failure.exit_code
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether a device has no room for a tensor; for the CPU torch has no error of its own.
+
+    What wants more bytes than a number can count is refused before anything is allocated.
+    """
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    words = ("DefaultCPUAllocator:", "Storage size calculation overflowed")
+    return isinstance(error, RuntimeError) and any(one in str(error) for one in words)
 
 
 def out_of_memory_line(message: str) -> str:
     """Return what was wanted and what there was, and what to lower.
 
     Args:
-        message: torch's own, which names every process on the GPU.
+        message: torch's own, which for a GPU names every process on it.
     """
     wanted = re.search(r"Tried to allocate ([\d.]+ \w+)", message)
     there = re.search(r"capacity of ([\d.]+ \w+) of which ([\d.]+ \w+) is free", message)
@@ -78,8 +113,11 @@ def out_of_memory_line(message: str) -> str:
     found = [f"wanted {wanted[1]} more"] if wanted else []
     found += [f"found {there[2]} free of {there[1]}"] if there else []
     found += [f"{process} holds {size}" for process, size in others]
-    told = ", ".join(found) or message.partition("\n")[0]
-    return f"out of the GPU's memory: {told}; lower {SMALLER}"
+    if on_cpu := re.search(r"DefaultCPUAllocator: .* allocate (\d+) bytes", message):
+        found = [f"wanted {int(on_cpu[1]) / 2**30:,.1f} GiB more"]
+    told = ", ".join(found) or message.partition("\n")[0] or "Python had no more"
+    where = "the GPU's memory" if "CUDA" in message or "HIP" in message else "memory"
+    return f"out of {where}: {told}; lower {SMALLER}"
 
 
 def failed_line(message: str) -> str:

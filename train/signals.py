@@ -7,11 +7,11 @@ import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from train.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
-
-INTERRUPTED_EXIT_CODE = 130
 
 
 class InterruptedRunError(BaseException):
@@ -50,7 +50,7 @@ class StopSignal:
 
     def _handle(self, _signal: int, _frame: FrameType | None) -> None:
         if self.requested:
-            os._exit(INTERRUPTED_EXIT_CODE)
+            os._exit(ExitCode.INTERRUPTED)
         self.requested = True
         if not self._finishes_step:
             raise InterruptedRunError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from train.failure import failed_line, failure_of, out_of_memory_line
+from train.failure import failed_line, failure_of, is_out_of_memory, out_of_memory_line
 from train.saver import SaveError
 from train.selftest import SelfTestError
 
@@ -18,6 +18,12 @@ FULL = (
     " allocated memory 8.08 GiB is allocated by PyTorch, and 896.96 MiB is reserved by PyTorch but"
     " unallocated."
 )
+# Recorded with torch 2.13 on a CPU.
+FULL_HOST = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you"
+    " tried to allocate 40000000000000 bytes. Error code 12 (Cannot allocate memory)"
+)
+TOO_MANY = "Storage size calculation overflowed with sizes=[4611686018427387904]"
 LAUNCH = "CUDA error: unspecified launch failure\nSearch for `cudaErrorLaunchFailure' in\n"
 
 
@@ -39,6 +45,25 @@ def test_full_memory_is_told_in_one_line(message: str, told: str) -> None:
     assert "\n" not in line
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        pytest.param(FULL_HOST, "wanted 37,252.9 GiB more; lower train.num_anchors", id="torch"),
+        pytest.param(TOO_MANY, f"{TOO_MANY}; lower", id="uncountable"),
+        pytest.param("", "Python had no more; lower", id="python"),
+    ],
+)
+def test_full_memory_of_the_host_is_told_in_one_line(message: str, told: str) -> None:
+    assert out_of_memory_line(message).startswith(f"out of memory: {told}")
+
+
+def test_what_a_cpu_has_no_room_for_is_known() -> None:
+    for num_elements in (10**15, 2**62):
+        with pytest.raises(RuntimeError) as raised:
+            torch.empty(num_elements)
+        assert is_out_of_memory(raised.value)
+
+
 def test_what_the_gpu_reported_is_told_in_one_line() -> None:
     assert failed_line(LAUNCH).startswith("the GPU reported 'unspecified launch failure'; an Xid")
     assert "\n" not in failed_line(LAUNCH)
@@ -49,6 +74,9 @@ def test_what_the_gpu_reported_is_told_in_one_line() -> None:
     [
         pytest.param(SelfTestError("x"), 1, id="self-test"),
         pytest.param(torch.OutOfMemoryError(FULL), 1, id="memory"),
+        pytest.param(RuntimeError(FULL_HOST), 1, id="memory-of-the-host"),
+        pytest.param(RuntimeError(TOO_MANY), 1, id="more-than-a-number-counts"),
+        pytest.param(MemoryError(), 1, id="memory-of-python"),
         pytest.param(torch.AcceleratorError(LAUNCH), 3, id="gpu"),
         pytest.param(SaveError("x"), 7, id="save"),
         pytest.param(OSError(errno.ENOSPC, "x"), 7, id="disk"),

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor import errors
 from tests.train.tiny_run import write_run
 from train.checkpoint import load_checkpoint
+from train.exit_codes import ExitCode
 
 ROOT = Path(__file__).parents[2]
 
@@ -171,3 +173,8 @@ def test_training_that_goes_astray_ends_at_once_and_keeps_what_was_before(tmp_pa
     load_checkpoint(out / "checkpoint")
     last = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
     assert (last["step"], last["loss"], last["grad_norm"]) == (2, None, None)
+
+
+def test_exit_codes_are_those_of_envdoctor() -> None:
+    theirs = {code.name: int(code) for code in errors.ExitCode}
+    assert {code.name: int(code) for code in ExitCode}.items() <= theirs.items()

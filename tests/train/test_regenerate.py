@@ -277,6 +277,64 @@ def test_a_loop_is_cut_on_request(tiny: Target, text: str, kept: str) -> None:
     assert not dialogue.dropped
 
 
+def test_a_prompt_is_written_by_the_template_once(
+    tiny: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For an answer that is cut as for any other."""
+    opened = []
+    template = tiny.tokenizer.apply_chat_template
+
+    def counted(*turns: Any, **how: Any) -> Any:
+        opened.append(how["add_generation_prompt"])
+        return template(*turns, **how)
+
+    monkeypatch.setattr(tiny.tokenizer, "apply_chat_template", counted)
+    answering = Answering(tiny, max_new_tokens=60, cuts_loops=True)
+    raw = {"messages": asked("u:x")}
+    request = answering.ask(Dialogue.of(Row("f:1", raw, parse_row(raw, where="f:1"))))
+    assert request is not None
+    answering.take(Reply(request, tiny.tokenizer("abcdefgh" * 5)["input_ids"], ended=True))
+    assert opened.count(True) == 1
+
+
+def test_answer_that_the_template_refuses_is_dropped(
+    tiny: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = CHAT_TEMPLATE + (
+        "{% if messages[-1].role == 'assistant' %}{{ raise_exception('no answers') }}{% endif %}"
+    )
+    monkeypatch.setattr(tiny.tokenizer, "chat_template", refusing)
+    answering = Answering(tiny, max_new_tokens=60)
+    raw = {"messages": asked("u:x")}
+    request = answering.ask(Dialogue.of(Row("f:1", raw, parse_row(raw, where="f:1"))))
+    assert request is not None
+    dialogue = answering.take(Reply(request, tiny.tokenizer("abc")["input_ids"], ended=True))
+    assert dialogue.dropped == "the template refuses the turns"
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        pytest.param([asked("s:be")], 1, id="none"),
+        pytest.param([asked("s:be"), asked("u:x")], 0, id="one"),
+    ],
+)
+def test_no_row_kept_is_a_failure(
+    tiny: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: list[Any], code: int
+) -> None:
+    tiny.model.save_pretrained(tmp_path / "model")
+    tiny.tokenizer.save_pretrained(tmp_path / "model")
+    write_jsonl(tmp_path / "prompts.jsonl", [{"messages": turns} for turns in rows])
+    arguments = ["--prompts", tmp_path / "prompts.jsonl", "--out", tmp_path / "out.jsonl"]
+    model = ["--target", tmp_path / "model", "--device", "cpu", "--max-new-tokens", "4"]
+    again = ["regenerate", *map(str, [*arguments, *model])]
+    for _ in range(2):
+        assert main(again) == code
+        said = capsys.readouterr().err
+        assert ("no row was kept" in said) is bool(code)
+        assert "1 no user turn" in said
+
+
 @pytest.mark.parametrize(
     ("text", "dropped"),
     [

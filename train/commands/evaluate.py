@@ -21,6 +21,7 @@ from train.commands.arguments import (
     positive,
     tree_budget,
 )
+from train.exit_codes import ExitCode
 from train.questions import read_questions
 from train.reference import resolve, shared_target
 from train.settings import ConfigError
@@ -93,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     with EvaluationOutput(file=options.json, as_json=options.format == "json") as output:
         for report in evaluate(request):
             output.take({"prompts_file": prompts, **report})
-    return 0
+    return ExitCode.OK
 
 
 def held_out_of(reference: Reference) -> str:

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from train.exit_codes import ExitCode
 from train.reference import resolve
 from train.settings import ConfigError
 
@@ -52,12 +53,12 @@ def run(options: argparse.Namespace) -> int:
         export(Source(drafter, target, name), options.out, layout=options.format)
     except CheckpointError as error:
         sys.stderr.write(f"error: {options.out}: {error}\n")
-        return 1
+        return ExitCode.PROBLEM
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError([f"{options.out}: cannot be written: {reason}"]) from error
     sys.stdout.write(f"{options.out}: {options.format}, block size {drafter.config.block_size}\n")
-    return 0
+    return ExitCode.OK
 
 
 def require_free(out: Path) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from train.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     import argparse
 
@@ -23,4 +25,4 @@ def run(options: argparse.Namespace) -> int:
     from train.fields import table  # noqa: PLC0415  the help of this command needs none of it
 
     sys.stdout.write(table())
-    return 0
+    return ExitCode.OK

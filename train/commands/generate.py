@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.commands.arguments import add_decoding_arguments, positive, tree_budget
+from train.exit_codes import ExitCode
 from train.questions import question_of, read_questions
 from train.reference import resolve
 
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         compares=not options.no_plain,
     )
     generate(request, write=show)
-    return 0
+    return ExitCode.OK
 
 
 def show(text: str) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from train.commands.arguments import positive
 from train.config import check_inputs, check_layout, load_config
+from train.exit_codes import ExitCode
 from train.overrides import add_set_argument
 
 if TYPE_CHECKING:
@@ -60,4 +61,4 @@ def show(config: TrainConfig, *, tokens_per_second: int | None = None, style: st
     lines = forecast_lines(summary, tokens_per_second=tokens_per_second)
     text = json.dumps(summary, indent=2) if style == "json" else "\n".join(lines)
     sys.stdout.write(text + "\n")
-    return 0
+    return ExitCode.OK

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from train.exit_codes import ExitCode
 from train.prompts import write_prompts
 
 if TYPE_CHECKING:
@@ -23,4 +24,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write both files."""
     write_prompts(options.out)
-    return 0
+    return ExitCode.OK

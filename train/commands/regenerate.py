@@ -6,14 +6,19 @@ rows were dropped, so that a stopped command continues where it was; OUT itself 
 end, in the order of the prompts. Use the temperature and the thinking mode that will be deployed.
 
     python -m train regenerate --target FOLDER --prompts prompts.jsonl --out answers.jsonl
+
+Exit codes: 0 there are answers; 1 none could be kept; 2 a file or an argument cannot be used;
+130 stopped.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.commands.arguments import add_writing_arguments, positive, share, temperature
+from train.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     import argparse
@@ -60,8 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the answers."""
+    """Write the answers.
+
+    Returns:
+        0 there are some; 1 no row could be kept.
+    """
     from train.regenerate import regenerate  # noqa: PLC0415  torch takes seconds to import
 
-    regenerate(options)
-    return 0
+    if regenerate(options)["kept"]:
+        return ExitCode.OK
+    sys.stderr.write(f"error: {options.out}: no row was kept, so there is nothing to train on\n")
+    return ExitCode.PROBLEM

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.commands.arguments import add_writing_arguments, positive, share, temperature
+from train.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     import argparse
@@ -55,4 +56,4 @@ def run(options: argparse.Namespace) -> int:
     from train.self_prompts import write_files  # noqa: PLC0415  torch takes seconds to import
 
     write_files(options)
-    return 0
+    return ExitCode.OK

@@ -8,27 +8,24 @@ ends a run, --resume goes on from its newest whole checkpoint as if nothing had 
 from __future__ import annotations
 
 import sys
-import traceback
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.commands.plan import show
 from train.config import changed, check_inputs, check_layout, load_config
+from train.exit_codes import ExitCode
 from train.overrides import add_set_argument
 from train.run_folder import BusyError, NoSpaceError, RunFolder
 from train.session import Terms
 from train.settings import ConfigError
-from train.signals import INTERRUPTED_EXIT_CODE, InterruptedRunError, StopSignal
+from train.signals import InterruptedRunError, StopSignal
 from train.sinks import check_sinks
 
 if TYPE_CHECKING:
     import argparse
 
     from train.config import TrainConfig
-
-NO_SPACE_EXIT_CODE = 7
-BUSY_EXIT_CODE = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,16 +70,16 @@ def run(options: argparse.Namespace) -> int:
             config, folder = _prepared(options)
         except NoSpaceError as error:
             sys.stderr.write(f"error: {error}\n")
-            return NO_SPACE_EXIT_CODE
+            return ExitCode.SPACE
         try:
             with folder.locked():
                 return _run(config, folder=folder, stop=stop, options=options)
         except BusyError as error:
             sys.stderr.write(f"error: {error}\n")
-            return BUSY_EXIT_CODE
+            return ExitCode.BUSY
         except InterruptedRunError:
             sys.stderr.write(f"stopped; --resume {folder.path} goes on\n")
-            return INTERRUPTED_EXIT_CODE
+            return ExitCode.INTERRUPTED
 
 
 def _planned(options: argparse.Namespace) -> int:
@@ -124,20 +121,14 @@ def _run(
     is_changed = options.config or options.set or options.allow_data_change
     if folder.is_finished() and not is_changed:
         sys.stderr.write(f"{folder.path}: the run is finished; see {folder.summary}\n")
-        return 0
+        return ExitCode.OK
     # Here, because torch takes seconds to import.
-    from train.failure import failure_of  # noqa: PLC0415
+    from train.failure import told  # noqa: PLC0415
     from train.run import execute  # noqa: PLC0415
 
     terms = Terms(receipt_id=options.receipt, allow_data_change=options.allow_data_change)
     try:
         finished = execute(config, folder=folder, stop=stop, terms=terms)
-    except Exception as error:
-        failure = failure_of(error, folder.path)
-        if failure is None:
-            raise
-        if failure.shows_traceback:
-            traceback.print_exc()
-        sys.stderr.write(f"error: {failure.line}\n")
-        return failure.exit_code
-    return 0 if finished else INTERRUPTED_EXIT_CODE
+    except Exception as error:  # noqa: BLE001  raised again where it is a bug
+        return told(error, folder.path)
+    return ExitCode.OK if finished else ExitCode.INTERRUPTED

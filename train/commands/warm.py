@@ -6,12 +6,12 @@ finds it there. Where attention is dense, as on a CPU, nothing is compiled.
 
 from __future__ import annotations
 
-import sys
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.config import check_inputs, check_layout, load_config
+from train.exit_codes import ExitCode
 from train.overrides import add_set_argument
 from train.run_folder import write_json
 
@@ -30,13 +30,14 @@ def run(options: argparse.Namespace) -> int:
     """Check the files, then load torch, target and data as the run does, and warm up.
 
     Returns:
-        0 warm; 1 a self-test of target or attention failed.
+        0 warm; 1 a self-test of target or attention failed, or memory is full; 3 the GPU failed;
+        7 no space.
     """
     config = load_config(options.config, settings=options.set)
     check_layout(config.layout, torch_version=metadata.version("torch"))
     check_inputs(config)
     # Here, because torch takes seconds to import.
-    from train.failure import SELF_TEST_FAILURES  # noqa: PLC0415
+    from train.failure import told  # noqa: PLC0415
     from train.inputs import load  # noqa: PLC0415
     from train.progress import Progress  # noqa: PLC0415
     from train.warmup import warm_up  # noqa: PLC0415
@@ -45,9 +46,8 @@ def run(options: argparse.Namespace) -> int:
     progress.say(f"{config.name}: loading {config.target.path}")
     try:
         found = warm_up(config, pair=load(config).pair, progress=progress).summary()
-    except SELF_TEST_FAILURES as error:
-        sys.stderr.write(f"error: self-test failed: {error}\n")
-        return 1
+    except Exception as error:  # noqa: BLE001  raised again where it is a bug
+        return told(error)
     compiled = found["compiled"]
     if not found["num_shapes"]:
         progress.say(f"{config.name}: attention is dense here, so nothing is compiled")
@@ -58,4 +58,4 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.report:
         write_json(options.report, found)
-    return 0
+    return ExitCode.OK
