@@ -69,10 +69,31 @@ def test_module_is_small_and_says_what_it_is(path: Path) -> None:
     assert path.stem not in {"utils", "common", "helpers", "misc", "core", "base", "manager"}
 
 
-def test_map_of_the_trainer_names_each_module_once() -> None:
-    text = ast.get_docstring(ast.parse((ROOT / "train/__init__.py").read_text())) or ""
-    modules = [path.stem for path in (ROOT / "train").glob("*.py") if not path.stem.startswith("_")]
-    assert sorted(re.findall(r"`(\w+)`", text)) == sorted(modules)
+def test_map_of_the_trainer_says_of_each_module_what_it_says_itself() -> None:
+    lines = re.findall(
+        r"^- \[(\w+)\]\(\1\.py\): (.+)$", (ROOT / "train/README.md").read_text(), re.MULTILINE
+    )
+    modules = [path for path in (ROOT / "train").glob("*.py") if not path.stem.startswith("_")]
+    titles = {
+        path.stem: (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
+        for path in modules
+    }
+    assert dict(lines) == titles
+    assert len(lines) == len(titles)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "train").glob("**/*.py")), ids=lambda path: path.stem
+)
+def test_letters_of_tensor_names_are_explained(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    _, _, legend = (ast.get_docstring(tree) or "").partition("Shape suffix")
+    explained = set(re.findall(r"\b[A-Z]\b", legend.partition("\n\n")[0]))
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    names += [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
+    suffixes = [re.fullmatch(r"_?[a-z]\w*_([A-Z0-9]+)", name) for name in names]
+    letters = {letter for found in suffixes if found for letter in found[1] if letter.isalpha()}
+    assert letters <= explained
 
 
 @pytest.mark.parametrize("path", MODULES, ids=MODULE_IDS)

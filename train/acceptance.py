@@ -1,6 +1,9 @@
 """How a drafter's proposals fared.
 
 Acceptance length counts the target's own token, so a drafter that is never right has 1.
+
+Source: z-lab's evaluation for the mean over prompts; vLLM's metrics for rounds of all prompts
+together and for single positions.
 """
 
 from __future__ import annotations

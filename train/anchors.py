@@ -1,13 +1,16 @@
 """Random blocks of a sequence: where they start, what they are given, what they must predict.
 
 Shape suffixes: B sequences, S context tokens (padded), N blocks per sequence, K slots per block
-(slot 0 is the anchor), T = S + N * K.
+(slot 0 is the anchor), Q = N * K, T = S + Q.
 
 Rows may hold several documents; `document_start_BS` is, for every token, the index of its
 document's first token (zeros for a row that holds one). Positions, context and labels all stay
 inside a document.
 
 Nothing here reads a tensor's value on the host, so a GPU is never waited for.
+
+Source: DFlash, arXiv 2602.06036 v2, for random blocks of the answer, new in every epoch; SpecForge
+for which tokens may be anchors.
 """
 
 from __future__ import annotations

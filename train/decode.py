@@ -1,6 +1,8 @@
 """Decoding with the target alone, or with drafter and target; lossless either way.
 
-Shape suffixes: B rows (texts), M nodes that the target reads at once, V vocabulary.
+Shape suffixes: B rows (texts), M nodes that the target reads at once, D hidden size.
+
+Source: DFlash, arXiv 2602.06036 v2, for drafting a block and verifying it in one pass.
 """
 
 from __future__ import annotations

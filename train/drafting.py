@@ -1,8 +1,8 @@
 """Ways to propose tokens to the target: none, a chain, or a tree.
 
 Shape suffixes: B rows (texts), K or Q slots per block, M nodes of a tree, C context tokens new to
-the drafter, S context tokens in its cache and the block, D hidden size, V vocabulary, H query
-heads, G key/value heads, E head dim.
+the drafter, S context tokens in its cache and the block (T for `Attend`), D hidden size, V
+vocabulary, H query heads, G key/value heads, E head dim.
 """
 
 from __future__ import annotations

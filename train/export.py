@@ -1,4 +1,7 @@
-"""A finished drafter in the layouts that serving engines take."""
+"""A finished drafter in the layouts that serving engines take.
+
+Shape suffixes: V vocabulary, D hidden size.
+"""
 
 from __future__ import annotations
 

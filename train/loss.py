@@ -11,6 +11,10 @@ The head is a constant, so the only gradient that its logits carry is the one to
 output. That gradient is computed with the loss, chunk by chunk, while a chunk's logits exist, and
 kept: it is as small as the output itself. Checkpointing the chunks would hold as little, but run
 the head, which is most of the work of a small drafter, a second time in the backward pass.
+
+Source: DFlash, arXiv 2602.06036 v2, for cross-entropy with the answer's own tokens; arXiv
+1503.02531 for the temperature of a distillation; Liger, arXiv 2410.10989, for gradients on the way
+forward.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Shape suffixes: B sequences, S context tokens (padded on the right), N blocks per sequence, K slots
 per block, Q = N * K, M = B * N, D hidden size, F = tapped layers * D.
+
+Source: DFlash, arXiv 2602.06036 v2; NVIDIA's Model-Optimizer for the state that teaches a slot.
 """
 
 from __future__ import annotations

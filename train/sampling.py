@@ -1,6 +1,8 @@
 """How the next token is chosen from logits.
 
 Shape suffixes: V vocabulary; `...` stands for any leading dimensions.
+
+Source: speculative sampling, arXiv 2211.17192, where the draft has probability 1.
 """
 
 from __future__ import annotations

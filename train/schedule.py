@@ -1,4 +1,8 @@
-"""The learning rate as a pure function of the optimizer step."""
+"""The learning rate as a pure function of the optimizer step.
+
+Source: DFlash, arXiv 2602.06036 v2, for warm-up and cosine; MiniCPM, arXiv 2404.06395, for a stable
+part before the decay.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Prove in seconds what would otherwise be noticed after hours.
 
 Shape suffixes: B sequences, T tokens, P prompt tokens, M draft tokens, D hidden size, F = tapped
-layers * D, V vocabulary.
+layers * D.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A leak makes training metrics good and drafts useless; so does any difference between the two paths.
 
-Shape suffixes: B rows, S context tokens, N blocks, K slots per block, C context tokens of a block,
-D hidden size.
+Shape suffixes: B rows, S context tokens, N blocks, K slots per block, Q = N * K, C context tokens
+of a block, D hidden size, F = tapped layers * D.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Prove that a target keeps packed conversations apart, before any is trained on.
 
-Shape suffixes: T tokens, F = tapped layers * D.
+Shape suffixes: T tokens, F = tapped layers * hidden size.
 """
 
 from __future__ import annotations

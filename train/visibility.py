@@ -9,6 +9,8 @@ has no states for it yet.
 
 Dropped blocks have no context but see themselves, so that no query is without a key: their outputs
 are finite and carry no loss.
+
+Source: DFlash, arXiv 2602.06036 v2.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ the context's keys and values what the target's own layers would compute from it
   once for all layers, and without a layer's gain;
 - where a target does not norm its queries and keys, those norms give them back their usual length.
 
+Shape suffix: D hidden size.
+
 Source: measured on SmolLM2 in two sessions. After 58 steps of 256 blocks of 4 (2 layers), the
 held-out loss was 7.56 nats with copies alone and 5.87 with the pass-through. After 60 steps of 96
 blocks of 4 (3 layers) it was 5.21 with the pass-through, 5.04 with the gains as well and 4.91 with

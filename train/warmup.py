@@ -1,7 +1,5 @@
 """Compile all that a run needs before its first step, forward and backward, at every length.
 
-Shape suffixes: B rows, S context tokens, F = tapped layers * D.
-
 This is the run's first step in all but its learning: the real drafter, shapes and backward pass.
 """
 
