@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from train.settings import ConfigError
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
+
+    from train.config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +123,36 @@ def drafter_config_for(
         rope_theta=_rope_theta(target),
         max_position_embeddings=getattr(target, "max_position_embeddings", 32_768),
     )
+
+
+def drafter_config_of(
+    config: TrainConfig,
+    target: PreTrainedConfig,
+    *,
+    mask_token_id: int,
+    target_layer_ids: tuple[int, ...],
+) -> DrafterConfig:
+    """Return the shape of a run's drafter.
+
+    Args:
+        config: The run.
+        target: Configuration of the target's text model.
+        mask_token_id: As `draft.mask_token_id`, or what was chosen where that is `auto`.
+        target_layer_ids: As `target.layer_ids`, or what follows where that is unset.
+
+    Raises:
+        ConfigError: The target's shape and the settings contradict each other.
+    """
+    try:
+        return drafter_config_for(
+            target,
+            num_layers=config.draft.num_layers,
+            block_size=config.draft.block_size,
+            mask_token_id=mask_token_id,
+            target_layer_ids=target_layer_ids,
+        )
+    except ValueError as error:
+        raise ConfigError([f"draft: {error}"]) from error
 
 
 def _rope_theta(target: PreTrainedConfig) -> float:

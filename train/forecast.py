@@ -14,16 +14,15 @@ from train.checkpoint import shape_of
 from train.config import to_builtins
 from train.conversations import read_conversations
 from train.data import Encoding, build_dataset
-from train.drafter_config import drafter_config_for
+from train.drafter_config import drafter_config_of
 from train.epoch_work import epoch_flops, padded_rows
-from train.settings import ConfigError
 from train.sizes import (
     FLOAT32_BYTES,
     dense_attention_bytes,
     feature_bytes,
     num_parameters,
 )
-from train.target_loading import default_layer_ids, dtype_for
+from train.target_loading import dtype_for, layer_ids_of
 from train.target_shape import read_target_shape
 from train.windows import plan_of
 
@@ -151,18 +150,14 @@ def forecast(config: TrainConfig) -> Forecast:
     chosen = config.draft.mask_token_id
     num_layers = target.config.num_hidden_layers
     num_taps = config.draft.num_layers
-    layer_ids = config.target.layer_ids or default_layer_ids(num_layers, num_taps=num_taps)
-    try:
-        drafter = drafter_config_for(
-            target.config,
-            num_layers=config.draft.num_layers,
-            block_size=config.draft.block_size,
-            # Which row of the embedding it is changes no size.
-            mask_token_id=0 if chosen == "auto" else chosen,
-            target_layer_ids=layer_ids,
-        )
-    except ValueError as error:
-        raise ConfigError([f"draft: {error}"]) from error
+    layer_ids = layer_ids_of(config.target, num_layers=num_layers, num_taps=num_taps)
+    drafter = drafter_config_of(
+        config,
+        target.config,
+        # Which row of the embedding it is changes no size.
+        mask_token_id=0 if chosen == "auto" else chosen,
+        target_layer_ids=layer_ids,
+    )
     dataset = build_dataset(
         read_conversations(config.data.train, max_rows=config.data.max_rows),
         Encoding.of(config, target),

@@ -12,7 +12,7 @@ from train.conversations import read_conversations
 from train.course import Pair
 from train.data import Encoding, build_dataset, prompt_ids
 from train.drafter import Drafter
-from train.drafter_config import drafter_config_for
+from train.drafter_config import drafter_config_of
 from train.machine import choose_device
 from train.mask_token import unused_token
 from train.packing import pack
@@ -145,16 +145,12 @@ def new_drafter(config: TrainConfig, target: Target, *, mask_token_id: int) -> D
     Raises:
         ConfigError: The target's shape and the settings contradict each other.
     """
-    try:
-        drafter_config = drafter_config_for(
-            target.config,
-            num_layers=config.draft.num_layers,
-            block_size=config.draft.block_size,
-            mask_token_id=mask_token_id,
-            target_layer_ids=target.layer_ids,
-        )
-    except ValueError as error:
-        raise ConfigError([f"draft: {error}"]) from error
+    drafter_config = drafter_config_of(
+        config,
+        target.config,
+        mask_token_id=mask_token_id,
+        target_layer_ids=target.layer_ids,
+    )
     torch.manual_seed(config.train.seed)
     drafter = Drafter(drafter_config, checkpoint_layers=config.train.checkpoint_layers)
     if config.draft.init == "target":

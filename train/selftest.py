@@ -1,7 +1,7 @@
 """Prove in seconds what would otherwise be noticed after hours.
 
 Shape suffixes: B sequences, T tokens, P prompt tokens, M draft tokens, D hidden size, F = tapped
-layers * D.
+layers * D, V vocabulary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from train.target import Target
 
 MAX_TOKENS = 24
-# Compared as `not difference <= tolerance`, so that nan fails as well.
 RELATIVE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
 """Two ways to compute the same states differ by rounding, which adds up over the layers."""
 SCALE_TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 1e-2}
@@ -32,6 +31,16 @@ SCALE_TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 1e-2}
 
 class SelfTestError(Exception):
     """The target does not behave as the training needs; exit code 1."""
+
+
+def difference_beyond(tolerance: float, *, found: Tensor, wanted: Tensor) -> float | None:
+    """Return by how much two tensors differ, relative to what is wanted, where it is too much.
+
+    Returns:
+        None where it is at most the tolerance; nan is more than that.
+    """
+    difference = relative_difference(found, wanted)
+    return None if difference <= tolerance else difference
 
 
 def check_target(target: Target, rows: Sequence[Sequence[int]]) -> None:
@@ -82,15 +91,17 @@ def check_layers(target: Target, ids_1T: Tensor) -> None:
     name = type(model).__name__
     if not torch.equal(states.tapped_BTF, wanted_1TF):
         raise SelfTestError(f"{name}: hooked states are not the hidden states of their layers")
-    difference = relative_difference(target.embed(ids_1T), output.hidden_states[0])
-    if not difference <= SCALE_TOLERANCE[target.dtype]:
+    tolerance = SCALE_TOLERANCE[target.dtype]
+    embedded_1TD = target.embed(ids_1T)
+    if difference_beyond(tolerance, found=embedded_1TD, wanted=output.hidden_states[0]) is not None:
         raise SelfTestError(
             f"{name} does something to its embeddings before the first layer that is not a scale"
             " in its configuration, such as adding learned positions: not supported"
         )
     # The head sees the same states, but its matrix product may pick another kernel.
-    difference = relative_difference(target.logits(states.final_BTD), output.logits)
-    if not difference <= RELATIVE_TOLERANCE[target.dtype]:
+    tolerance = RELATIVE_TOLERANCE[target.dtype]
+    logits_1TV = target.logits(states.final_BTD)
+    if difference_beyond(tolerance, found=logits_1TV, wanted=output.logits) is not None:
         raise SelfTestError(
             f"{name} does something to its logits after the head that is not a scale or a cap in"
             " its configuration: not supported"
@@ -105,8 +116,9 @@ def check_batch(target: Target, *, longer_1T: Tensor, shorter_1T: Tensor) -> Non
     for row, ids_1T in enumerate((longer_1T, shorter_1T)):
         alone_1TF = target.states(ids_1T).tapped_BTF
         batched_1TF = batch_BTF[row : row + 1, : ids_1T.shape[1]]
-        difference = relative_difference(batched_1TF, alone_1TF)
-        if not difference <= RELATIVE_TOLERANCE[target.dtype]:
+        tolerance = RELATIVE_TOLERANCE[target.dtype]
+        difference = difference_beyond(tolerance, found=batched_1TF, wanted=alone_1TF)
+        if difference is not None:
             raise SelfTestError(
                 f"states of row {row} in a batch differ by {difference:.2g} (relative) from the"
                 " same row alone"
@@ -137,8 +149,9 @@ def check_cache(target: Target, ids_1T: Tensor) -> None:
             f"{name} cannot take back rejected draft tokens, as decoding must:"
             f" {type(error).__name__}: {reason}"
         ) from error
-    difference = relative_difference(found_1MF, whole_1MF)
-    if not difference <= RELATIVE_TOLERANCE[target.dtype]:
+    tolerance = RELATIVE_TOLERANCE[target.dtype]
+    difference = difference_beyond(tolerance, found=found_1MF, wanted=whole_1MF)
+    if difference is not None:
         raise SelfTestError(
             f"{name} cannot take back rejected draft tokens: states read behind them differ by"
             f" {difference:.2g} (relative) from those of the whole row"

@@ -18,9 +18,8 @@ from train.batches import collate, epoch_batches
 from train.drafter import ContextCache
 from train.features import FeatureStore
 from train.objective import DraftedBlocks, draft_blocks, objective_of
-from train.selftest import RELATIVE_TOLERANCE, SelfTestError
+from train.selftest import RELATIVE_TOLERANCE, SelfTestError, difference_beyond
 from train.settings import ConfigError
-from train.target_ends import relative_difference
 from train.windows import rows_of
 
 if TYPE_CHECKING:
@@ -151,8 +150,9 @@ def check_decoding(pair: Pair, *, rows: Rows, drafted: DraftedBlocks) -> None:
             cache=cache,
         )
     trained_NKD = drafted.hidden_BQD[row].view(-1, block_size, noise_1KD.shape[-1])
-    difference = relative_difference(hidden_1KD[0], trained_NKD[block])
-    if not difference <= RELATIVE_TOLERANCE[noise_1KD.dtype]:
+    tolerance = RELATIVE_TOLERANCE[noise_1KD.dtype]
+    difference = difference_beyond(tolerance, found=hidden_1KD[0], wanted=trained_NKD[block])
+    if difference is not None:
         raise SelfTestError(
             f"training and cached decoding of the same block differ by {difference:.2g} (relative)"
         )

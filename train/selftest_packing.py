@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from train.packing import documents_view
-from train.selftest import MAX_TOKENS, RELATIVE_TOLERANCE, SelfTestError
-from train.target_ends import relative_difference
+from train.selftest import MAX_TOKENS, RELATIVE_TOLERANCE, SelfTestError, difference_beyond
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +36,12 @@ def check_packing(target: Target, rows: Sequence[Sequence[int]]) -> None:
     first = 0
     for ids in documents:
         alone_TF = target.states(torch.tensor([ids], device=target.device)).tapped_BTF[0]
-        difference = relative_difference(packed_TF[first : first + len(ids)], alone_TF)
-        if not difference <= RELATIVE_TOLERANCE[target.dtype]:
+        difference = difference_beyond(
+            RELATIVE_TOLERANCE[target.dtype],
+            found=packed_TF[first : first + len(ids)],
+            wanted=alone_TF,
+        )
+        if difference is not None:
             raise SelfTestError(
                 f"data.packing: states of a conversation in a packed row differ by {difference:.2g}"
                 " (relative) from the same one alone; this target cannot be packed"

@@ -99,7 +99,7 @@ def load_target(
     return Target(
         model.to(device),
         tokenizer,
-        layer_ids=config.layer_ids or default_layer_ids(num_layers, num_taps=num_taps),
+        layer_ids=layer_ids_of(config, num_layers=num_layers, num_taps=num_taps),
         eos_id=config.eos_token_id,
     )
 
@@ -141,12 +141,14 @@ def reading(config: TargetConfig) -> Iterator[None]:
         raise ConfigError([f"target.path: cannot load {config.path}: {reason}"]) from error
 
 
-def default_layer_ids(num_layers: int, *, num_taps: int) -> tuple[int, ...]:
-    """Return evenly spread layer ids.
+def layer_ids_of(config: TargetConfig, *, num_layers: int, num_taps: int) -> tuple[int, ...]:
+    """Return the layers to tap: those that are set, else as many as wanted, evenly spread.
 
     Raises:
         ConfigError: The target has too few layers for so many taps.
     """
+    if config.layer_ids:
+        return config.layer_ids
     try:
         return tapped_layer_ids(num_layers, num_taps)
     except ValueError as error:

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from tests.train.test_loop import LAYERS, config_with, new_pair
 from tests.train.tiny_run import make_model, make_tokenizer
+from tests.train.tiny_training import LAYERS, config_with, new_pair
 from train.attention import UnfusedAttentionError
 from train.fused_proof import AttentionMemory
 from train.progress import Progress

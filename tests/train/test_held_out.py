@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from tests.train.one_text import decode_blocks, decode_plain
-from tests.train.tiny_run import MASK, conversation, make_model, make_tokenizer
+from tests.train.tiny_run import MASK, make_model, make_tokenizer
+from tests.train.tiny_training import dataset_of, new_pair, tiny_target
 from train.acceptance import (
     Acceptance,
     is_lossless,
@@ -16,12 +17,8 @@ from train.acceptance import (
     tokens_per_second,
 )
 from train.config import DataConfig, DraftConfig, EvalConfig, TargetConfig, TrainConfig
-from train.conversations import parse_row
-from train.data import Encoding, build_dataset
 from train.decode import Decoding
 from train.draft_tree import Round
-from train.drafter import Drafter
-from train.drafter_config import drafter_config_for
 from train.held_out import Evaluation, compare
 from train.measure import Measured
 from train.progress import Progress
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from train.data import Sample
+    from train.drafter import Drafter
 
 
 def decoding(accepted: Sequence[int], *, seconds: float = 1.0) -> Decoding:
@@ -120,30 +118,17 @@ CONFIG = TrainConfig(
 
 @pytest.fixture(scope="module", name="tiny")
 def _tiny() -> Target:
-    return Target(make_model(), make_tokenizer(), layer_ids=(1, 4))
+    return tiny_target()
 
 
 @pytest.fixture(name="drafter")
 def _drafter(tiny: Target) -> Drafter:
-    torch.manual_seed(1)
-    config = drafter_config_for(
-        tiny.config, num_layers=2, block_size=4, mask_token_id=MASK, target_layer_ids=(1, 4)
-    )
-    return Drafter(config).eval()
+    return new_pair(tiny).drafter.eval()
 
 
 @pytest.fixture(scope="module", name="samples")
 def _samples(tiny: Target) -> list[Sample]:
-    rows = [parse_row(conversation("q", "abcabcabc"), where="x") for _ in range(3)]
-    encoding = Encoding(
-        tiny.tokenizer,
-        eos_id=2,
-        mask_token_id=MASK,
-        max_length=64,
-        min_supervised=2,
-        vocab_size=tiny.config.vocab_size,
-    )
-    return build_dataset(rows, encoding).samples
+    return dataset_of(tiny, ["abcabcabc"] * 3).samples
 
 
 def test_held_out_loss_repeats_exactly_and_ignores_the_seed(

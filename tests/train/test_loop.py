@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import io
-import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -9,72 +7,43 @@ import msgspec
 import pytest
 import torch
 
-from tests.train.tiny_run import MASK, conversation, encoding_for, make_model, make_tokenizer
+from tests.train.tiny_training import (
+    LAYERS,
+    config_with,
+    dataset_of,
+    new_pair,
+    tiny_target,
+)
 from train.batches import collate
 from train.config import (
-    DataConfig,
-    DraftConfig,
     LogConfig,
-    TargetConfig,
     TrainConfig,
-    TrainSettings,
 )
-from train.conversations import parse_row
 from train.course import Course, Pair
-from train.data import build_dataset
-from train.drafter import Drafter
-from train.drafter_config import drafter_config_for
 from train.features import FeatureStore
 from train.ledger import Ledger
 from train.loop import StepTaken, train, train_step
-from train.metrics import MetricsWriter, json_ready
 from train.objective import objective_of
 from train.optimizer import build_optimizer
-from train.progress import Progress
-from train.target import Target
 from train.windows import plan_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from train.data import Sample
     from train.ledger import StepReport
     from train.objective import Rows
-
-LAYERS = (1, 4)
-ANSWERS = ("abcabcabcabc", "xyzxyzxyzxyz" * 3, "hello hello", "0123456789" * 4, "aabbccdd")
-
-
-def config_with(**train_settings: Any) -> TrainConfig:
-    settings = {"epochs": 1, "peak_lr": 5e-3, "num_anchors": 8, "micro_batch": 2}
-    return TrainConfig(
-        name="t",
-        target=TargetConfig(path="unused"),
-        draft=DraftConfig(mask_token_id=MASK, num_layers=2, block_size=4),
-        data=DataConfig(train="x", held_out="x", max_length=96, buckets=(64, 96)),
-        train=TrainSettings(**(settings | train_settings)),
-        log=LogConfig(every_steps=1),
-    )
+    from train.target import Target
 
 
 @pytest.fixture(scope="module", name="tiny")
 def _tiny() -> Target:
-    return Target(make_model(), make_tokenizer(), layer_ids=LAYERS)
+    return tiny_target()
 
 
 @pytest.fixture(scope="module", name="samples")
 def _samples(tiny: Target) -> list[Sample]:
-    rows = [parse_row(conversation("q", one), where="x") for one in ANSWERS]
-    return build_dataset(rows, encoding_for(tiny)).samples
-
-
-def new_pair(target: Target) -> Pair:
-    torch.manual_seed(3)
-    config = drafter_config_for(
-        target.config, num_layers=2, block_size=4, mask_token_id=MASK, target_layer_ids=LAYERS
-    )
-    return Pair(target, Drafter(config))
+    return dataset_of(tiny).samples
 
 
 def run(
@@ -287,32 +256,3 @@ def test_store_stays_within_its_budget(tiny: Target, samples: list[Sample]) -> N
     features_BSF = store.features(alone).tapped_BSF
     torch.testing.assert_close(features_BSF[:1, :length], tiny_states[:, :length])
     assert features_BSF[1].eq(0).all()
-
-
-def test_metrics_lines_are_flushed_and_valid_json(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    with MetricsWriter(path) as metrics:
-        metrics.write({"loss": float("nan"), "accuracy": [0.5, float("inf")]})
-        assert json.loads(path.read_text()) == {"loss": None, "accuracy": [0.5, None]}
-    assert json_ready({"a": (1, 2.5)}) == {"a": [1, 2.5]}
-
-
-def test_progress_writes_few_lines_where_there_is_no_terminal() -> None:
-    stream = io.StringIO()
-    progress = Progress(every_seconds=1e9, stream=stream)
-    for step in range(5):
-        progress.update(f"step {step}")
-    progress.say("done")
-    assert stream.getvalue() == "step 0\ndone\n"
-
-
-def test_progress_rewrites_its_line_on_a_terminal() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    stream = Terminal()
-    progress = Progress(every_seconds=1e9, stream=stream)
-    progress.update("step 1")
-    progress.say("done")
-    assert stream.getvalue() == "\rstep 1\r      \rdone\n"

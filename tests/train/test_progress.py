@@ -46,6 +46,27 @@ def test_lines_where_there_is_no_terminal() -> None:
     assert words == ["step 5/20", "step 20/20", "done"]
 
 
+def test_progress_writes_few_lines_where_there_is_no_terminal() -> None:
+    stream = io.StringIO()
+    progress = Progress(every_seconds=1e9, stream=stream)
+    for step in range(5):
+        progress.update(f"step {step}")
+    progress.say("done")
+    assert stream.getvalue() == "step 0\ndone\n"
+
+
+def test_progress_rewrites_its_line_on_a_terminal() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    progress = Progress(every_seconds=1e9, stream=stream)
+    progress.update("step 1")
+    progress.say("done")
+    assert stream.getvalue() == "\rstep 1\r      \rdone\n"
+
+
 @pytest.mark.parametrize("width", [30, 40, 41, 80, 200])
 def test_bar_has_a_line_of_its_own_and_nothing_is_wider_than_the_terminal(width: int) -> None:
     record = {

@@ -8,26 +8,21 @@ import msgspec
 import pytest
 import torch
 
-from tests.train.test_loop import config_with
-from tests.train.tiny_run import MASK, conversation, make_model, make_tokenizer
+from tests.train.tiny_run import MASK
+from tests.train.tiny_training import config_with, dataset_of, new_pair, tiny_target
 from train.attention import DenseAttention, DenseMask
 from train.config import EvalConfig
-from train.conversations import Conversation
-from train.course import Pair
-from train.data import Encoding, build_dataset
 from train.drafter import Drafter
-from train.drafter_config import drafter_config_for
 from train.objective import Objective, Rows
 from train.selftest import SelfTestError, check_mask_token
 from train.selftest_drafting import check_drafting, check_run
 from train.settings import ConfigError
 from train.slot_weights import DecayedWeights
-from train.target import Target
 from train.visibility import dense_mask
 
 if TYPE_CHECKING:
     from train.anchors import Anchors
-    from train.data import Dataset
+    from train.course import Pair
 
 ANSWERS = ("abcabcabcabc" * 2, "hello hello hello", "0123456789" * 3)
 BLOCK_SIZE = 4
@@ -35,29 +30,7 @@ BLOCK_SIZE = 4
 
 @pytest.fixture(scope="module", name="pair")
 def _pair() -> Pair:
-    target = Target(make_model(), make_tokenizer(), layer_ids=(1, 4))
-    torch.manual_seed(3)
-    config = drafter_config_for(
-        target.config,
-        num_layers=2,
-        block_size=BLOCK_SIZE,
-        mask_token_id=MASK,
-        target_layer_ids=(1, 4),
-    )
-    return Pair(target, Drafter(config))
-
-
-def dataset_of(pair: Pair, *answers: str) -> Dataset:
-    rows = [Conversation(tuple(conversation("q", one)["messages"])) for one in answers]
-    encoding = Encoding(
-        pair.target.tokenizer,
-        eos_id=pair.target.eos_id,
-        mask_token_id=MASK,
-        max_length=96,
-        min_supervised=2,
-        vocab_size=pair.target.config.vocab_size,
-    )
-    return build_dataset(rows, encoding)
+    return new_pair(tiny_target())
 
 
 @pytest.fixture(name="rows")
@@ -146,19 +119,21 @@ def test_packed_documents_pass(pair: Pair, rows: Rows) -> None:
 
 
 def test_a_run_checks_its_own_held_out_rows(pair: Pair) -> None:
-    samples = dataset_of(pair, *ANSWERS).samples
+    samples = dataset_of(pair.target, ANSWERS).samples
     check_run(config_with(), pair=pair, samples=samples)
 
 
 def test_blocks_that_do_not_fit_name_the_setting(pair: Pair) -> None:
     config = msgspec.structs.replace(config_with(), eval=EvalConfig(num_anchors=20_000))
-    samples = dataset_of(pair, *ANSWERS).samples
+    samples = dataset_of(pair.target, ANSWERS).samples
     with pytest.raises(ConfigError, match=r"eval\.num_anchors: dense attention"):
         check_run(config, pair=pair, samples=samples)
 
 
 def test_a_mask_token_that_data_holds_is_named(pair: Pair) -> None:
-    clean, held = dataset_of(pair, "fine"), dataset_of(pair, "fine", "a<|reserved|>b")
+    clean, held = (
+        dataset_of(pair.target, answers) for answers in (["fine"], ["fine", "a<|reserved|>b"])
+    )
     check_mask_token(MASK, {"train": clean, "held_out": clean})
     with pytest.raises(
         SelfTestError,

@@ -7,31 +7,27 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from tests.train.test_loop import ANSWERS, config_with, new_pair
-from tests.train.tiny_run import conversation, encoding_for, make_model, make_tokenizer
-from train.conversations import Conversation
+from tests.train.tiny_training import config_with, dataset_of, new_pair, tiny_target
 from train.course import Course
-from train.data import build_dataset
 from train.ledger import Ledger
 from train.loop import train
-from train.target import Target
 
 if TYPE_CHECKING:
     from train.data import Sample
     from train.loop import StepTaken
+    from train.target import Target
 
 DECAY = 0.75
 
 
 @pytest.fixture(scope="module", name="tiny")
 def _tiny() -> Target:
-    return Target(make_model(), make_tokenizer(), layer_ids=(1, 4))
+    return tiny_target()
 
 
 @pytest.fixture(scope="module", name="samples")
 def _samples(tiny: Target) -> list[Sample]:
-    rows = [Conversation(tuple(conversation("q", one)["messages"])) for one in ANSWERS]
-    return build_dataset(rows, encoding_for(tiny)).samples
+    return dataset_of(tiny).samples
 
 
 def trained(course: Course) -> list[torch.Tensor]:
