@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from train.commands import COMMANDS
+from train.durable import exit_code_of
 from train.exit_codes import ExitCode
 from train.settings import ConfigError
 from train.signals import InterruptedRunError, StopSignal
@@ -22,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, and return the exit code.
 
     0 done; 1 a self-test or check failed; 2 the arguments, or a file that the user wrote, cannot be
-    used; 3 a bug; 130 stopped by Ctrl-C or SIGTERM.
+    used; 3 a bug; 7 no space, or an unsuitable file system; 130 stopped by Ctrl-C or SIGTERM.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
@@ -47,9 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output went away, as `| head` does; a flush at the end must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.INTERRUPTED if stop.requested else ExitCode.OK
-    except Exception:  # noqa: BLE001  whatever reaches the edge of the process is a bug
-        traceback.print_exc()
-        return ExitCode.INTERNAL
+    except Exception as error:  # noqa: BLE001  what else reaches the edge of the process is a bug
+        code = exit_code_of(error)
+        if code is None:
+            traceback.print_exc()
+            return ExitCode.INTERNAL
+        sys.stderr.write(f"error: {error}\n")
+        return code
 
 
 def _parser(name: str | None) -> argparse.ArgumentParser:

@@ -92,6 +92,7 @@ class RunFolder:
                 raise ConfigError(
                     [f"--out {path}: holds files already; wanted a new or empty folder{hint}"]
                 )
+            folder.require_kinds()
             write_json(folder.config, to_builtins(config))
             folder.readme.write_text(readme(config), "utf-8")
         except OSError as error:
@@ -110,12 +111,31 @@ class RunFolder:
         """
         folder = cls(path)
         if folder.config.is_file() and not (path / WEIGHTS_NAME).exists():
+            folder.require_kinds()
             return folder
         found = "no folder of a run" if path.exists() else "nothing there"
         inside = (one for one in path.resolve().parents if cls(one).checkpoints.is_dir())
         if path.exists() and (place := next(inside, None)):
             found = f"a part of the run {place}"
         raise ConfigError([f"--resume {path}: found {found}, wanted the folder that --out named"])
+
+    def require_kinds(self) -> None:
+        """Refuse a run in which a folder has the place of a file, before hours are spent on it.
+
+        Raises:
+            ConfigError: One line for each.
+        """
+        pointers = (self.checkpoints / name for name in ("latest", "best"))
+        written = (self.baseline, self.metrics, self.summary, self.report, *pointers)
+        problems = [f"{path}: found a folder, wanted a file" for path in written if path.is_dir()]
+        if self.checkpoints.exists() and not self.checkpoints.is_dir():
+            problems.append(f"{self.checkpoints}: found a file, wanted a folder")
+        # As a copy has it that follows links: it would be neither replaced nor the newest.
+        is_link = self.checkpoint.is_symlink() or not self.checkpoint.is_dir()
+        if self.checkpoints.is_dir() and not is_link:
+            problems.append(f"{self.checkpoint}: found a folder, wanted a link to the newest one")
+        if problems:
+            raise ConfigError([f"{problem}; move it away" for problem in problems])
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+from typing import TYPE_CHECKING
+
+from train.settings import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_TREE_BUDGET = 4096
 """Trees of 256 to 512 tokens are the best that was published (DDTree, arXiv 2604.12989)."""
@@ -130,3 +136,15 @@ def _whole(text: str, *, least: int, most: int | None = None) -> int:
             f"found {text}, wanted a whole number of at least {least}{limit}"
         )
     return found
+
+
+def require_place(path: Path, *, option: str) -> None:
+    """Refuse a file that could not be written, before the work whose figures it is to hold.
+
+    Raises:
+        ConfigError: A folder is there, or none to put it in.
+    """
+    if path.is_dir():
+        raise ConfigError([f"{option} {path}: found a folder, wanted a file"])
+    if not path.parent.is_dir():
+        raise ConfigError([f"{option} {path}: no such folder"])

@@ -19,6 +19,7 @@ from train.commands.arguments import (
     add_decoding_arguments,
     non_negative,
     positive,
+    require_place,
     tree_budget,
 )
 from train.exit_codes import ExitCode
@@ -69,8 +70,8 @@ def run(options: argparse.Namespace) -> int:
     target = shared_target(references, options.target, eos_token_id=options.eos_token_id)
     prompts = options.prompts or held_out_of(references[0])
     questions = read_questions(prompts, limit=options.num_prompts)
-    if options.json and not options.json.parent.is_dir():
-        raise ConfigError([f"--json {options.json}: no such folder"])
+    if options.json:
+        require_place(options.json, option="--json")
     from train.evaluation import EvaluationRequest, evaluate  # noqa: PLC0415  imports torch
     from train.evaluation_output import EvaluationOutput  # noqa: PLC0415  same
     from train.measure import Terms  # noqa: PLC0415  same

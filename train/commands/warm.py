@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from train.commands.arguments import require_place
 from train.config import check_inputs, check_layout, load_config
 from train.exit_codes import ExitCode
 from train.overrides import add_set_argument
@@ -36,6 +37,8 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(options.config, settings=options.set)
     check_layout(config.layout, torch_version=metadata.version("torch"))
     check_inputs(config)
+    if options.report:
+        require_place(options.report, option="--report")
     # Here, because torch takes seconds to import.
     from train.failure import told  # noqa: PLC0415
     from train.inputs import load  # noqa: PLC0415
