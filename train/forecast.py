@@ -16,6 +16,7 @@ from train.conversations import read_conversations
 from train.data import Encoding, build_dataset
 from train.drafter_config import drafter_config_of
 from train.epoch_work import epoch_flops, padded_rows
+from train.packing import packed
 from train.sizes import (
     FLOAT32_BYTES,
     dense_attention_bytes,
@@ -28,7 +29,7 @@ from train.windows import plan_of
 
 if TYPE_CHECKING:
     from train.config import TrainConfig
-    from train.data import Sample
+    from train.data import Dataset
     from train.drafter_config import DrafterConfig
     from train.sizes import DraftShape
     from train.target_shape import TargetShape
@@ -43,19 +44,17 @@ class Forecast:
 
     Attributes:
         config: The run, every default written out.
-        samples: What it trains on.
+        training: What it trains on.
         drafter: The drafter's shape.
         target: The target's shape.
         rows: Padded length of each row of one epoch, padding rows included.
-        dropped: Conversations that are not used, by reason.
     """
 
     config: TrainConfig
-    samples: list[Sample]
+    training: Dataset
     drafter: DrafterConfig
     target: TargetShape
     rows: list[int]
-    dropped: dict[str, int]
 
     @property
     def shape(self) -> DraftShape:
@@ -65,12 +64,12 @@ class Forecast:
     @property
     def num_steps(self) -> int:
         """Optimizer steps of the whole run."""
-        return plan_of(self.samples, self.config).num_steps
+        return plan_of(self.training.samples, self.config).num_steps
 
     @property
     def num_context_tokens(self) -> int:
         """Context tokens of one epoch, without padding."""
-        return sum(len(sample.ids) for sample in self.samples)
+        return sum(len(sample.ids) for sample in self.training.samples)
 
     @property
     def flops_per_epoch(self) -> float:
@@ -123,8 +122,8 @@ class Forecast:
             "config": to_builtins(self.config),
             "target_layer_ids": list(self.drafter.target_layer_ids),
             "gamma": self.config.gamma,
-            "num_samples": len(self.samples),
-            "dropped": self.dropped,
+            "num_samples": self.training.num_conversations,
+            "dropped": dict(self.training.dropped),
             "num_steps": self.num_steps,
             "context_tokens_per_epoch": self.num_context_tokens,
             "num_draft_parameters": num_parameters(self.shape),
@@ -163,5 +162,6 @@ def forecast(config: TrainConfig) -> Forecast:
         Encoding.of(config, target),
     )
     dataset.require(1, key="data.train")
-    rows = padded_rows(dataset.samples, config)
-    return Forecast(config, dataset.samples, drafter, target, rows, dict(dataset.dropped))
+    training = packed(dataset, config.data)
+    rows = padded_rows(training.samples, config)
+    return Forecast(config, training, drafter, target, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,7 +15,7 @@ from train.drafter import Drafter
 from train.drafter_config import drafter_config_of
 from train.machine import choose_device
 from train.mask_token import unused_token
-from train.packing import pack
+from train.packing import packed
 from train.selftest import check_mask_token, check_target
 from train.selftest_packing import check_packing
 from train.settings import ConfigError
@@ -67,7 +67,6 @@ def load(config: TrainConfig) -> Inputs:
     check_target(target, rows)
     if config.data.packing:
         check_packing(target, rows)
-        training = replace(training, samples=pack(training.samples, length=config.data.buckets[-1]))
     vocab_size = target.config.vocab_size
     prompts = [
         ids
@@ -76,7 +75,7 @@ def load(config: TrainConfig) -> Inputs:
     ]
     return Inputs(
         pair=Pair(target, drafter),
-        training=training,
+        training=packed(training, config.data),
         held_out=held_out,
         prompts=prompts[: config.eval.num_prompts],
     )

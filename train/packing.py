@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+
+    from train.data import Dataset
+    from train.data_section import DataConfig
+
+
+def packed(training: Dataset, data: DataConfig) -> Dataset:
+    """Return the rows to train on: one for each conversation, or packed where the run asks."""
+    if not data.packing:
+        return training
+    return replace(training, samples=pack(training.samples, length=data.buckets[-1]))
 
 
 def pack(samples: Sequence[Sample], *, length: int) -> list[Sample]:

@@ -21,14 +21,23 @@ def plan(
     return code, captured.out, captured.err
 
 
+@pytest.mark.parametrize(
+    ("settings", "widths"),
+    [
+        pytest.param([], {32, 64}, id="a-conversation-a-row"),
+        pytest.param(
+            ["--set", "data.packing=true", "--set", "data.buckets=[128]"], {128}, id="packed"
+        ),
+    ],
+)
 def test_forecast_says_what_the_run_then_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: list[str], widths: set[int]
 ) -> None:
     run_file = write_run(tmp_path)
-    code, out, _ = plan(capsys, run_file, "--format", "json")
+    code, out, _ = plan(capsys, run_file, "--format", "json", *settings)
     assert code == 0
     found: dict[str, Any] = json.loads(out)
-    assert main(["--config", str(run_file), "--out", str(tmp_path / "out")]) == 0
+    assert main(["--config", str(run_file), "--out", str(tmp_path / "out"), *settings]) == 0
     folder = RunFolder(tmp_path / "out")
     summary = json.loads(folder.summary.read_text())
     assert found["config"] == summary["config"]
@@ -40,9 +49,9 @@ def test_forecast_says_what_the_run_then_does(
     ):
         assert found[mine] == theirs, mine
     assert 2 * found["context_tokens_per_epoch"] == summary["training"]["num_tokens"]
-    # 8 anchors of 4 slots, 4 heads, 2 rows of at most 64 tokens, 4 bytes.
+    # 8 anchors of 4 slots, 4 heads, 2 rows, 4 bytes.
     assert found["dense_attention_bytes_per_layer"] in {
-        2 * 4 * 32 * (width + 32) * 4 for width in (32, 64)
+        2 * 4 * 32 * (width + 32) * 4 for width in widths
     }
 
 
