@@ -16,6 +16,7 @@ from train.conversations import read_conversations
 from train.data import Encoding, build_dataset
 from train.drafter_config import drafter_config_of
 from train.epoch_work import epoch_flops, padded_rows
+from train.flops import PEAK_TFLOPS
 from train.packing import packed
 from train.sizes import (
     FLOAT32_BYTES,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from train.sizes import DraftShape
     from train.target_shape import TargetShape
 
+SHOWN_GPUS = ("A100", "H200", "B200")
+"""GPUs for which the least time of a run is said."""
 LOGIT_COPIES = 3
 """Float32 arrays of a chunk's logits that live at once: logits, their softmax, their gradient."""
 
@@ -79,27 +82,51 @@ class Forecast:
 
     @property
     def target_flops_per_epoch(self) -> float:
-        """Operations of the target over one epoch's rows, padding included; it is only read."""
-        return 2.0 * self.target.num_parameters * sum(self.rows)
+        """Operations of the target's matrices over one epoch's rows, padding included."""
+        return 2.0 * self.target.num_active * sum(self.rows)
+
+    @property
+    def epochs(self) -> float:
+        """Passes over the data, fewer than asked for where `train.max_steps` ends the run."""
+        return self.num_steps / plan_of(self.training.samples, self.config).steps_per_epoch
+
+    @property
+    def target_passes(self) -> float:
+        """Passes of the target over the data: one, and the later ones for what is not kept."""
+        kept = min(1.0, self.config.train.cache_features_bytes / self.state_bytes)
+        return min(self.epochs, 1.0) + max(self.epochs - 1.0, 0.0) * (1.0 - kept)
+
+    @property
+    def flops(self) -> dict[str, float]:
+        """Operations of the whole run: the drafter's, and at least how many of the target."""
+        return {
+            "drafter": self.epochs * self.flops_per_epoch,
+            "target": self.target_passes * self.target_flops_per_epoch,
+        }
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of all states of the target that the training reads."""
+        return feature_bytes(
+            self.num_context_tokens,
+            num_tapped=self.shape.num_tapped + self.config.distills,
+            hidden_size=self.shape.hidden_size,
+            itemsize=self._itemsize,
+        )
 
     def memory_bytes(self) -> dict[str, int]:
         """Return the bytes that the larger parts take, by what they are."""
-        settings, device = self.config.train, torch.device(self._device)
+        settings, itemsize = self.config.train, self._itemsize
         parameters = num_parameters(self.shape)
-        itemsize = dtype_for(self.config.target.dtype, device).itemsize
-        features = feature_bytes(
-            sum(self.rows),
-            num_tapped=self.shape.num_tapped,
-            hidden_size=self.shape.hidden_size,
-            itemsize=itemsize,
-        )
         moments = 1 if settings.optimizer == "muon" else 2
-        copies = 2 + moments + bool(settings.ema_decay)
+        copies = FLOAT32_BYTES * (2 + moments + bool(settings.ema_decay))
+        if itemsize < FLOAT32_BYTES:
+            copies += itemsize  # what autocast makes of each weight lives until the backward pass
         chunk = settings.objective_chunk_blocks * self.config.draft.block_size
         return {
             "target weights": self.target.num_parameters * itemsize,
-            "drafter weights, gradients and optimizer": copies * FLOAT32_BYTES * parameters,
-            "kept states of the target": min(features, settings.cache_features_bytes),
+            "drafter weights, gradients and optimizer": copies * parameters,
+            "kept states of the target": min(self.state_bytes, settings.cache_features_bytes),
             "logits of a chunk": LOGIT_COPIES * FLOAT32_BYTES * chunk * self.drafter.vocab_size,
         }
 
@@ -128,15 +155,31 @@ class Forecast:
             "context_tokens_per_epoch": self.num_context_tokens,
             "num_draft_parameters": num_parameters(self.shape),
             "num_target_parameters": self.target.num_parameters,
+            "num_target_parameters_per_token": self.target.num_active,
+            "epochs": self.epochs,
+            "flops": self.flops,
             "memory_bytes": {**memory, "together, activations left out": sum(memory.values())},
             "flops_per_epoch": self.flops_per_epoch,
             "target_flops_per_epoch": self.target_flops_per_epoch,
             "dense_attention_bytes_per_layer": self.dense_bytes,
+            "seconds_at_peak": self.seconds_at_peak,
         }
+
+    @property
+    def seconds_at_peak(self) -> dict[str, float]:
+        """Seconds that the operations take where a GPU does nothing else, by GPU; none on a CPU."""
+        if self._device == "cpu":
+            return {}
+        flops = sum(self.flops.values())
+        return {name: flops / (PEAK_TFLOPS[name] * 1e12) for name in SHOWN_GPUS}
 
     @property
     def _device(self) -> str:
         return "cpu" if self.config.train.device == "cpu" else "cuda"
+
+    @property
+    def _itemsize(self) -> int:
+        return dtype_for(self.config.target.dtype, torch.device(self._device)).itemsize
 
 
 def forecast(config: TrainConfig) -> Forecast:
