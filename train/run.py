@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from train.inputs import Inputs
     from train.progress import Progress
     from train.run_folder import RunFolder
-    from train.session import Terms
+    from train.session import StartTerms
     from train.signals import StopSignal
 
 
-def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal, terms: Terms) -> bool:
+def execute(config: TrainConfig, *, folder: RunFolder, stop: StopSignal, terms: StartTerms) -> bool:
     """Run all phases, from the folder's newest checkpoint on if it has one, and fill the folder.
 
     Returns:

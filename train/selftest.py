@@ -83,7 +83,11 @@ def check_mask_token(mask_token_id: int, datasets: Mapping[str, Dataset]) -> Non
 
 @torch.no_grad()
 def check_layers(target: Target, ids_1T: Tensor) -> None:
-    """Compare hooks, embedding and head with what transformers itself returns."""
+    """Compare hooks, embedding and head with what transformers itself returns.
+
+    Raises:
+        SelfTestError: They differ by more than rounding, the hooked states at all.
+    """
     model: Any = target.model
     output = model(input_ids=ids_1T, output_hidden_states=True, use_cache=False)
     states = target.states(ids_1T)
@@ -109,7 +113,11 @@ def check_layers(target: Target, ids_1T: Tensor) -> None:
 
 
 def check_batch(target: Target, *, longer_1T: Tensor, shorter_1T: Tensor) -> None:
-    """Compare a padded batch of two lengths with the same rows alone."""
+    """Compare a padded batch of two lengths with the same rows alone.
+
+    Raises:
+        SelfTestError: Their states differ by more than rounding.
+    """
     num_padding = longer_1T.shape[1] - shorter_1T.shape[1]
     padded_1T = torch.nn.functional.pad(shorter_1T, (0, num_padding), value=target.eos_id)
     batch_BTF = target.states(torch.cat([longer_1T, padded_1T])).tapped_BTF
@@ -129,6 +137,9 @@ def check_cache(target: Target, ids_1T: Tensor) -> None:
     """Compare states read behind rejected draft tokens, as decoding does, with the whole row's.
 
     A target with a recurrent state cannot forget what it has read.
+
+    Raises:
+        SelfTestError: They differ by more than rounding, or cannot be read so.
     """
     num_prompt = ids_1T.shape[1] // 2
     prompt_1P, draft_1M = ids_1T[:, :num_prompt], ids_1T[:, num_prompt:]

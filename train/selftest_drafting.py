@@ -85,6 +85,9 @@ def check_future(pair: Pair, *, rows: Rows, objective: Objective, drafted: Draft
     """Change all that follows one block's anchor in each row, and the states of the anchor itself.
 
     Blocks that start later are changed by it, so this also covers what they hold.
+
+    Raises:
+        SelfTestError: An earlier block changes, or none of the later ones does.
     """
     anchors = drafted.anchors
     # The middle one of each row's blocks, which are sorted and stand before the dropped ones.
@@ -114,7 +117,11 @@ def check_future(pair: Pair, *, rows: Rows, objective: Objective, drafted: Draft
 def check_neighbours(
     pair: Pair, *, rows: Rows, objective: Objective, drafted: DraftedBlocks
 ) -> None:
-    """Change the anchor token of every second block, and nothing else."""
+    """Change the anchor token of every second block, and nothing else.
+
+    Raises:
+        SelfTestError: Another block changes.
+    """
     anchors = drafted.anchors
     is_odd_N = torch.arange(anchors.anchor_BN.shape[1], device=rows.ids_BS.device) % 2 == 1
     changes_BN = anchors.keep_BN & is_odd_N
@@ -131,7 +138,11 @@ def check_neighbours(
 
 
 def check_decoding(pair: Pair, *, rows: Rows, drafted: DraftedBlocks) -> None:
-    """Draft one block with a cache that was filled in two steps, without a mask."""
+    """Draft one block with a cache that was filled in two steps, without a mask.
+
+    Raises:
+        SelfTestError: Training gave other states by more than rounding.
+    """
     target, drafter, anchors = pair.target, pair.drafter, drafted.anchors
     block_size = drafter.config.block_size
     row = int(anchors.keep_BN.sum(dim=1).argmax())

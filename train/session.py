@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Terms:
+class StartTerms:
     """What a start was told on the command line beside the run file.
 
     Attributes:
@@ -38,4 +38,4 @@ class Session:
     folder: RunFolder
     stop: StopSignal
     progress: Progress
-    terms: Terms
+    terms: StartTerms

@@ -45,7 +45,11 @@ class SlotCache(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write the keys and values [B, G, T, E] of a layer; return those of all slots to `end`."""
+        """Write the keys and values [B, G, T, E] of a layer; return those of all slots to `end`.
+
+        Raises:
+            RuntimeError: Nobody said where they go.
+        """
         if self._place is None:
             raise RuntimeError("aim the cache before the target reads")
         rows_B1, slots_BT = self._place

@@ -17,7 +17,7 @@ from train.config import changed, check_inputs, check_layout, load_config
 from train.exit_codes import ExitCode
 from train.overrides import add_set_argument
 from train.run_folder import BusyError, NoSpaceError, RunFolder
-from train.session import Terms
+from train.session import StartTerms
 from train.settings import ConfigError
 from train.signals import InterruptedRunError, StopSignal
 from train.sinks import check_sinks
@@ -126,7 +126,7 @@ def _run(
     from train.failure import told  # noqa: PLC0415
     from train.run import execute  # noqa: PLC0415
 
-    terms = Terms(receipt_id=options.receipt, allow_data_change=options.allow_data_change)
+    terms = StartTerms(receipt_id=options.receipt, allow_data_change=options.allow_data_change)
     try:
         finished = execute(config, folder=folder, stop=stop, terms=terms)
     except Exception as error:  # noqa: BLE001  raised again where it is a bug
