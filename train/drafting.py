@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch.nn import functional
 
+from train.branches import Branches
 from train.draft_tree import DraftTree, best_tree, chain
 from train.drafter import Attend, ContextCache, attend_to_all
-from train.reader import Branches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ class Alone:
     def propose(self, anchors_B1: Tensor, *, starts_B1: Tensor, unseen: Unseen) -> Proposal:
         """Return the anchors."""
         del starts_B1, unseen
-        return Proposal(anchors_B1, chain_branches(*anchors_B1.shape, device=anchors_B1.device))
+        return Proposal(anchors_B1, Branches.chain(*anchors_B1.shape, device=anchors_B1.device))
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,6 @@ class Tree:
     def begin(self, target: FrozenTarget, *, num_texts: int) -> Proposer:
         """Return a proposer for new texts."""
         return _TreeProposer(_Drafts(target, self.drafter, num_texts=num_texts), self.budget)
-
-
-def chain_branches(num_rows: int, num_nodes: int, *, device: torch.device) -> Branches:
-    """Return the branches of chains: each node sees those before it."""
-    places_M = torch.arange(num_nodes, device=device)
-    sees_MM = places_M[:, None] >= places_M
-    return Branches(places_M.expand(num_rows, -1), sees_MM.expand(num_rows, -1, -1))
 
 
 class _Drafts:
@@ -208,7 +201,7 @@ class _ChainProposer:
     @cached_property
     def _branches(self) -> Branches:
         masks_BK = self.drafts.masks_BK
-        return chain_branches(*masks_BK.shape, device=masks_BK.device)
+        return Branches.chain(*masks_BK.shape, device=masks_BK.device)
 
 
 @dataclass(frozen=True)

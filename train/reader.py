@@ -19,33 +19,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from train.branches import Branches
     from train.frozen_target import FrozenTarget, TargetStates
-
-
-@dataclass(frozen=True)
-class Branches:
-    """Which nodes of trees see which.
-
-    Attributes:
-        depths_BM: Distance from the root.
-        sees_BMM: True where a node sees another: itself and its ancestors.
-    """
-
-    depths_BM: Tensor
-    sees_BMM: Tensor
-
-    @classmethod
-    def of(cls, parents_BM: Tensor, depths_BM: Tensor, *, max_depth: int) -> Branches:
-        """Follow parents, the root's being itself, in ever longer jumps."""
-        num_rows, num_nodes = parents_BM.shape
-        sees_BMM = torch.eye(num_nodes, dtype=torch.bool, device=parents_BM.device)
-        sees_BMM = sees_BMM.expand(num_rows, -1, -1)
-        jumps_BM = parents_BM
-        for _ in range(max_depth.bit_length()):
-            seen = sees_BMM.gather(1, jumps_BM[..., None].expand(-1, -1, num_nodes))
-            sees_BMM = sees_BMM | seen
-            jumps_BM = jumps_BM.gather(1, jumps_BM)
-        return cls(depths_BM, sees_BMM)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from train.branches import Branches
 from train.data import HOLDS_MASK
-from train.reader import Branches, Reader
+from train.reader import Reader
 from train.target_ends import relative_difference
 
 if TYPE_CHECKING:
@@ -143,9 +144,7 @@ def check_cache(target: Target, ids_1T: Tensor) -> None:
     """
     num_prompt = ids_1T.shape[1] // 2
     prompt_1P, draft_1M = ids_1T[:, :num_prompt], ids_1T[:, num_prompt:]
-    depths_1M = torch.arange(draft_1M.shape[1], device=target.device)[None]
-    parents_1M = (depths_1M - 1).clamp(min=0)
-    chain = Branches.of(parents_1M, depths_1M, max_depth=draft_1M.shape[1])
+    chain = Branches.chain(*draft_1M.shape, device=target.device)
     whole_1MF = target.states(ids_1T).tapped_BTF[:, num_prompt:]
     name = type(target.model).__name__
     try:

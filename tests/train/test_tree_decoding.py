@@ -10,11 +10,12 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.train.conftest import TinyTarget, tiny_config
+from train.branches import Branches
 from train.decode import Decoding, Limits, decode
 from train.draft_tree import DraftTree, best_tree, chain
 from train.drafter import Drafter
 from train.drafting import Alone, Chain, Tree
-from train.reader import Branches, Reader
+from train.reader import Reader
 from train.sampling import Sampler
 
 if TYPE_CHECKING:
