@@ -62,7 +62,8 @@ class Evaluation:
         self._samples = samples
         self._prompts = [Prompt(str(i), list(ids)) for i, ids in enumerate(prompts, start=1)]
         self._plain_few: list[Decoding] | None = None
-        # Kept between calls within the run's own budget; the training has not begun to use it.
+        # Apart from the training's: samples are known by their index, and which are kept must not
+        # depend on what was measured before, or a resumed run would read other last bits.
         self._store = FeatureStore(target, budget_bytes=config.train.cache_features_bytes)
 
     def held_out_loss(self, drafter: Drafter, *, progress: Progress) -> dict[str, Any]:

@@ -71,4 +71,4 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Recompute the drafter's layers in the backward pass instead of keeping their activations."""
     cache_features_bytes: Bytes = 0
     """Memory of the training device for the target's states, so that an epoch after the first needs
-    no target; 0 keeps none."""
+    no target; 0 keeps none. Those of held-out conversations are kept beside it, at most as much."""

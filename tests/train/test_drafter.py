@@ -5,60 +5,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch.autograd import backward
-from transformers import GPT2Config, LlamaConfig, Qwen3Config
+from transformers import Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3MLP, Qwen3RotaryEmbedding
 
-from tests.train.conftest import TinyTarget, tiny_config
 from train.attention import DenseMask
 from train.drafter import Drafter, Rotary, attend_to_all
-from train.drafter_config import DrafterConfig, drafter_config_for
-from train.layer_ids import tapped_layer_ids
+from train.drafter_config import DrafterConfig
 from train.objective import Objective, Rows, draft_loss
 from train.slot_weights import DecayedWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.train.conftest import TinyTarget
+
 OBJECTIVE = Objective(num_anchors=6, weights=DecayedWeights(4.0), attention=DenseMask())
-
-
-@pytest.mark.parametrize(
-    ("num_layers", "five", "three"),
-    [
-        (18, (1, 4, 8, 12, 15), (1, 8, 15)),
-        (24, (1, 6, 11, 16, 21), (1, 11, 21)),
-        (28, (1, 7, 13, 19, 25), (1, 13, 25)),
-        (30, (1, 8, 14, 20, 27), (1, 14, 27)),
-        (32, (1, 8, 15, 22, 29), (1, 15, 29)),
-        (36, (1, 9, 17, 25, 33), (1, 17, 33)),
-        (48, (1, 12, 23, 34, 45), (1, 23, 45)),
-        (64, (1, 16, 31, 46, 61), (1, 31, 61)),
-    ],
-)
-def test_tapped_layers_are_the_published_ones(
-    num_layers: int, five: tuple[int, ...], three: tuple[int, ...]
-) -> None:
-    assert tapped_layer_ids(num_layers, 5) == five
-    assert tapped_layer_ids(num_layers, 3) == three
-    assert tapped_layer_ids(num_layers, 1) == (num_layers // 2,)
-
-
-def test_tapped_layers_are_different_and_never_the_last() -> None:
-    for num_layers in range(3, 40):
-        for num_taps in range(1, max(1, num_layers - 3) + 1):
-            ids = tapped_layer_ids(num_layers, num_taps)
-            assert list(ids) == sorted(set(ids))
-            assert ids[-1] < num_layers - 1
-
-
-@pytest.mark.parametrize(("num_layers", "num_taps"), [(2, 1), (6, 4), (30, 0)])
-def test_too_many_taps_are_refused(num_layers: int, num_taps: int) -> None:
-    with pytest.raises(ValueError, match=f"cannot tap {num_taps} layers"):
-        tapped_layer_ids(num_layers, num_taps)
-
-
-def rotary(theta: float, **scaling: Any) -> Any:
-    return {"rope_type": "default", "rope_theta": theta} | scaling
 
 
 def qwen3_8b() -> DrafterConfig:
@@ -115,76 +76,6 @@ def test_initial_weights(drafter_of: Callable[..., Drafter]) -> None:
             assert 0.018 < parameter.std().item() < 0.022, name
 
 
-def test_shape_of_a_target_that_names_little() -> None:
-    config = drafter_config_for(
-        GPT2Config(n_embd=32, n_head=4, n_layer=6, vocab_size=50),
-        num_layers=2,
-        block_size=8,
-        mask_token_id=16,
-        target_layer_ids=(1, 5),
-    )
-    assert (config.intermediate_size, config.head_dim, config.num_key_value_heads) == (128, 8, 4)
-
-
-@pytest.mark.parametrize(
-    ("target_config", "head_dim", "num_kv_heads", "theta"),
-    [
-        pytest.param(
-            LlamaConfig(
-                num_attention_heads=9,
-                num_key_value_heads=3,
-                hidden_size=576,
-                rope_parameters=rotary(1e5),
-            ),
-            64,
-            3,
-            1e5,
-            id="llama",
-        ),
-        pytest.param(
-            Qwen3Config(rope_parameters=rotary(1e6), num_key_value_heads=8), 128, 8, 1e6, id="qwen3"
-        ),
-        pytest.param(
-            LlamaConfig(rope_parameters=rotary(5e5, rope_type="linear", factor=8.0)),
-            128,
-            32,
-            5e5,
-            id="scaled-rotary-becomes-plain",
-        ),
-    ],
-)
-def test_shape_follows_the_target(
-    target_config: LlamaConfig | Qwen3Config, head_dim: int, num_kv_heads: int, theta: float
-) -> None:
-    config = drafter_config_for(
-        target_config, num_layers=2, block_size=8, mask_token_id=16, target_layer_ids=(1, 5)
-    )
-    assert (config.head_dim, config.num_key_value_heads) == (head_dim, num_kv_heads)
-    assert config.rope_theta == theta
-    assert config.target_hidden_size == 2 * target_config.hidden_size
-    assert config.rms_norm_eps == target_config.rms_norm_eps
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"block_size": 1}, "block_size"),
-        ({"mask_token_id": 61}, "mask_token_id"),
-        ({"target_layer_ids": (3, 1)}, "increase"),
-        ({"target_layer_ids": ()}, "not be empty"),
-        ({"target_layer_ids": (1, 6)}, "layers of the target"),
-        ({"num_key_value_heads": 3}, "divide"),
-        ({"head_dim": 7}, "even"),
-    ],
-)
-def test_contradictions_are_refused(
-    target: TinyTarget, change: dict[str, Any], reason: str
-) -> None:
-    fields = vars(tiny_config(target, block_size=4)) | change
-    with pytest.raises(ValueError, match=reason):
-        DrafterConfig(**fields)
-
-
 def qwen3_oracle(drafter: Drafter) -> Qwen3Config:
     shape = drafter.config
     config = Qwen3Config(
@@ -194,7 +85,7 @@ def qwen3_oracle(drafter: Drafter) -> Qwen3Config:
         head_dim=shape.head_dim,
         intermediate_size=shape.intermediate_size,
         rms_norm_eps=shape.rms_norm_eps,
-        rope_parameters=rotary(shape.rope_theta),
+        rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
     )
     config._attn_implementation = "eager"  # noqa: SLF001 - what from_pretrained sets
     return config
