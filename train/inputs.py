@@ -13,6 +13,7 @@ from train.course import Pair
 from train.data import Encoding, build_dataset, prompt_ids
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_of
+from train.hub import to_stderr
 from train.machine import choose_device
 from train.mask_token import unused_token
 from train.packing import packed
@@ -23,7 +24,7 @@ from train.target_loading import load_target
 from train.warm_start import copy_target_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from train.config import DataConfig, TrainConfig
     from train.conversations import Conversation
@@ -48,8 +49,12 @@ class Inputs:
     prompts: list[list[int]]
 
 
-def load(config: TrainConfig) -> Inputs:
+def load(config: TrainConfig, *, say: Callable[[str], None] = to_stderr) -> Inputs:
     """Load the target and the data, test the target, and make the drafter.
+
+    Args:
+        config: The run.
+        say: Told what is waited for.
 
     Raises:
         ConfigError: Something cannot be loaded, or too little of the data is of use.
@@ -59,7 +64,7 @@ def load(config: TrainConfig) -> Inputs:
     attention_for(device, kind=config.train.attention)  # refuses what the device cannot do
     # A model takes a minute to load; a row that is no conversation is found in a second.
     conversations, questions = read_data(config.data)
-    target = load_target(config.target, num_taps=config.draft.num_layers, device=device)
+    target = load_target(config.target, num_taps=config.draft.num_layers, device=device, say=say)
     training, held_out = encoded(config, target, conversations=conversations, questions=questions)
     mask_token_id = mask_token_of(config, target, {"train": training, "held_out": held_out})
     drafter = new_drafter(config, target, mask_token_id=mask_token_id)

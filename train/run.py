@@ -52,7 +52,7 @@ def run_phases(config: TrainConfig, session: Session) -> bool:
     watch, folder, progress = Stopwatch(), session.folder, session.progress
     progress.say(f"{config.name}: loading {config.target.path}")
     with watch.phase("load"):
-        inputs = load(config)
+        inputs = load(config, say=progress.say)
     pair = inputs.pair
     tell_dropped(inputs, progress)
     start = start_of(config, inputs=inputs, session=session)

@@ -12,13 +12,14 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from train.hub import to_stderr, where_to_look
 from train.layer_ids import tapped_layer_ids
 from train.settings import ConfigError
 from train.target import Target
 from train.target_section import PACKAGE_PREFIX, is_local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from train.config import TargetConfig
 
@@ -69,7 +70,11 @@ def dtype_for(name: str, device: torch.device) -> torch.dtype:
 
 
 def load_target(
-    config: TargetConfig, *, num_taps: int = 1, device: torch.device | None = None
+    config: TargetConfig,
+    *,
+    num_taps: int = 1,
+    device: torch.device | None = None,
+    say: Callable[[str], None] = to_stderr,
 ) -> Target:
     """Load the target and its tokenizer.
 
@@ -77,6 +82,7 @@ def load_target(
         config: Where it is and how to run it.
         num_taps: Layers to tap when `config.layer_ids` is unset.
         device: Where to put it; the CPU when unset.
+        say: Told what is waited for.
 
     Raises:
         ConfigError: Nothing loadable is there, or the settings do not fit it.
@@ -84,8 +90,9 @@ def load_target(
     device = device or torch.device("cpu")
     folder, gguf_file = locate(config.path)
     loaders: tuple[Any, Any] = (AutoTokenizer, AutoModelForCausalLM)
+    where = where_to_look(folder, say=say)
     with reading(config):
-        tokenizer = loaders[0].from_pretrained(folder, gguf_file=gguf_file)
+        tokenizer = loaders[0].from_pretrained(folder, gguf_file=gguf_file, **where)
         require_chat_template(tokenizer)
         model = loaders[1].from_pretrained(
             folder,
@@ -94,6 +101,7 @@ def load_target(
             # None lets transformers choose: some architectures lack sdpa.
             attn_implementation=None if config.attention == "auto" else config.attention,
             **({} if gguf_file is None else unpacked()),
+            **where,
         )
     num_layers = model.config.get_text_config().num_hidden_layers
     return Target(

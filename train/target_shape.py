@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from train.hub import where_to_look
 from train.target import checked_eos_id
 from train.target_loading import locate, reading, require_chat_template
 
@@ -45,9 +46,10 @@ def read_target_shape(config: TargetConfig) -> TargetShape:
     """
     folder, gguf_file = locate(config.path)
     loaders: tuple[Any, Any, Any] = (AutoConfig, AutoTokenizer, AutoModelForCausalLM)
+    where = where_to_look(folder)
     with reading(config):
-        whole = loaders[0].from_pretrained(folder, gguf_file=gguf_file)
-        tokenizer = loaders[1].from_pretrained(folder, gguf_file=gguf_file)
+        whole = loaders[0].from_pretrained(folder, gguf_file=gguf_file, **where)
+        tokenizer = loaders[1].from_pretrained(folder, gguf_file=gguf_file, **where)
         require_chat_template(tokenizer)
         with torch.device("meta"):
             model = loaders[2].from_config(whole)

@@ -48,7 +48,8 @@ def run(options: argparse.Namespace) -> int:
     progress = Progress(every_seconds=config.log.every_seconds)
     progress.say(f"{config.name}: loading {config.target.path}")
     try:
-        found = warm_up(config, pair=load(config).pair, progress=progress).summary()
+        pair = load(config, say=progress.say).pair
+        found = warm_up(config, pair=pair, progress=progress).summary()
     except Exception as error:  # noqa: BLE001  raised again where it is a bug
         return told(error)
     compiled = found["compiled"]
