@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from huggingface_hub import constants, hf_hub_url
-from huggingface_hub.utils import get_session
+from huggingface_hub import constants, get_session, hf_hub_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
