@@ -101,13 +101,7 @@ class MaskedAttention(Protocol):
 
 @dataclass(frozen=True)
 class DenseMask:
-    """Evaluates the mask for all pairs, on any device.
-
-    Attributes:
-        budget_bytes: Scores that one layer may hold, in bytes.
-    """
-
-    budget_bytes: int = DENSE_BUDGET_BYTES
+    """Evaluates the mask for all pairs, on any device."""
 
     def __call__(
         self, anchors: Anchors, *, num_context: int, block_size: int, num_heads: int
@@ -115,7 +109,7 @@ class DenseMask:
         """See `MaskedAttention`.
 
         Raises:
-            DenseAttentionTooLargeError: The scores exceed the budget.
+            DenseAttentionTooLargeError: The scores of a layer exceed `DENSE_BUDGET_BYTES`.
         """
         num_rows, num_blocks = anchors.anchor_BN.shape
         num_queries = num_blocks * block_size
@@ -125,10 +119,10 @@ class DenseMask:
             num_keys=num_context + num_queries,
             batch=num_rows,
         )
-        if needed_bytes > self.budget_bytes:
+        if needed_bytes > DENSE_BUDGET_BYTES:
             raise DenseAttentionTooLargeError(
                 f"dense attention would hold {needed_bytes / 2**30:.1f} GiB of scores per layer, "
-                f"over {self.budget_bytes / 2**30:.1f} GiB: {num_rows} rows, {num_heads} heads, "
+                f"over {DENSE_BUDGET_BYTES / 2**30:.1f} GiB: {num_rows} rows, {num_heads} heads, "
                 f"{num_queries} draft tokens over {num_context} context tokens. Use fewer anchors, "
                 "or shorter or fewer rows; or a CUDA device, where the scores are never held"
             )
@@ -157,17 +151,13 @@ class FusedMask:
 
 
 def attention_for(
-    device: torch.device,
-    *,
-    kind: Literal["auto", "dense", "flex"] = "auto",
-    dense_budget_bytes: int = DENSE_BUDGET_BYTES,
+    device: torch.device, *, kind: Literal["auto", "dense", "flex"] = "auto"
 ) -> MaskedAttention:
     """Return what a device is to train with; auto is flex on CUDA and dense elsewhere.
 
     Args:
         device: Where the drafter trains.
         kind: Which attention.
-        dense_budget_bytes: Scores that one layer may hold, if dense.
 
     Raises:
         ConfigError: flex is wanted where it has no backward pass (CPU, torch 2.10 to 2.15).
@@ -178,7 +168,7 @@ def attention_for(
         )
     if kind == "flex" or (kind == "auto" and device.type == "cuda"):
         return FusedMask()
-    return DenseMask(dense_budget_bytes)
+    return DenseMask()
 
 
 def refuse_unfused_settings() -> None:

@@ -93,7 +93,9 @@ class _Text:
 
 
 class Decoder:
-    """Decodes a group of prompts round by round.
+    """Decodes a group of prompts round by round: `step` until `is_done`, then take the `decodings`.
+
+    Greedy answers are those of the target alone, up to rounding where two logits nearly tie.
 
     Args:
         target: The target.
@@ -164,29 +166,3 @@ class Decoder:
         """Return the answers as they are."""
         seconds = (time.perf_counter() - self._begin) / len(self._texts)
         return [Decoding(tuple(text.tokens), tuple(text.rounds), seconds) for text in self._texts]
-
-
-@torch.no_grad()
-def decode(
-    target: FrozenTarget,
-    prompts: Sequence[Sequence[int]],
-    *,
-    strategy: Strategy,
-    limits: Limits,
-    sampler: Sampler | None = None,
-) -> list[Decoding]:
-    """Decode a group of prompts to their ends, side by side.
-
-    Greedy answers are those of the target alone, up to rounding where two logits nearly tie.
-
-    Args:
-        target: The target.
-        prompts: Token ids, at least one prompt and one token each.
-        strategy: What is proposed.
-        limits: Where answers end.
-        sampler: How the target chooses; greedily when unset.
-    """
-    decoder = Decoder(target, prompts, strategy=strategy, limits=limits, sampler=sampler)
-    while not decoder.is_done:
-        decoder.step()
-    return decoder.decodings()

@@ -98,6 +98,15 @@ def test_mask_is_the_rule(case: Case) -> None:
     assert torch.equal(found, sees_by_loops(case))
 
 
+@given(case=cases())
+def test_queries_that_only_fill_the_last_tile_see_nothing(case: Case) -> None:
+    shape = {"num_context": case.num_context, "block_size": case.block_size}
+    q_Q1 = torch.arange(case.num_queries, case.num_queries + case.tile)[:, None]
+    j_T = torch.arange(case.num_context + case.num_queries)
+    zero = torch.tensor(0)
+    assert not visibility(case.anchors, **shape)(zero, zero, q_Q1, j_T).any()
+
+
 @settings(deadline=None)
 @given(case=cases())
 def test_tiles_say_what_the_mask_says(case: Case) -> None:
@@ -270,7 +279,7 @@ def test_dense_attention_refuses_what_does_not_fit() -> None:
 
 def test_devices_get_what_they_can_train_with() -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
-    assert attention_for(cpu, dense_budget_bytes=7) == DenseMask(budget_bytes=7)
+    assert attention_for(cpu) == DenseMask()
     assert attention_for(cuda) == attention_for(cuda, kind="flex") == FusedMask()
     assert attention_for(cuda, kind="dense") == DenseMask()
     with pytest.raises(ConfigError, match="found flex, which cannot train on cpu"):

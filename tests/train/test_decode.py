@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tests.train.conftest import TinyTarget, tiny_config
-from tests.train.one_text import decode_blocks, decode_plain
+from tests.train.decoding import decode_blocks, decode_plain
 from train.anchors import Anchors, block_inputs
 from train.attention import DenseMask
 from train.decode import Decoding

@@ -10,12 +10,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from tests.train.decoding import decode
 from tests.train.independent_reader import IndependentReader
 from tests.train.tiny_run import EOS, MASK, make_model, make_tokenizer
 from tests.train.trained_run import LAYER_IDS, make_drafter, write_trained_run
 from train.__main__ import main
 from train.checkpoint import load_checkpoint
-from train.decode import Limits, decode
+from train.decode import Limits
 from train.drafting import Chain
 from train.export import Source, export
 from train.reader import Unseen

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import torch
 
-from tests.train.one_text import decode_blocks, decode_plain
+from tests.train.decoding import decode_blocks, decode_plain
 from tests.train.tiny_run import MASK, make_model, make_tokenizer
 from tests.train.tiny_training import dataset_of, new_pair, tiny_target
 from train.acceptance import (

@@ -10,7 +10,7 @@ from torch.autograd import backward
 from torch.nn import functional
 
 from tests.train.conftest import MASK, keys
-from tests.train.one_text import decode_blocks, decode_plain
+from tests.train.decoding import decode_blocks, decode_plain
 from train.anchors import block_inputs, sample_anchors
 from train.attention import DenseMask
 from train.loss import draft_sums

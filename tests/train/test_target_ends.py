@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers import logging as transformers_logging
 
 from tests.train.conftest import keys
-from tests.train.one_text import decode_blocks, decode_plain
+from tests.train.decoding import decode_blocks, decode_plain
 from tests.train.tiny_run import EOS, MASK, make_tokenizer
 from train.attention import DenseMask
 from train.config import TargetConfig

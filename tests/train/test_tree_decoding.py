@@ -10,8 +10,9 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.train.conftest import TinyTarget, tiny_config
+from tests.train.decoding import decode
 from train.branches import Branches
-from train.decode import Decoding, Limits, decode
+from train.decode import Decoding, Limits
 from train.draft_tree import DraftTree, best_tree, chain
 from train.drafter import Drafter
 from train.drafting import Alone, Chain, Tree
