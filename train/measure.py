@@ -1,4 +1,4 @@
-"""Finished drafters measured by decoding: acceptance, losslessness and speed.
+"""Drafters measured by decoding: acceptance, losslessness and speed.
 
 All prompts are decoded side by side, which does not change what is accepted. Speed is measured one
 text at a time, on the first prompts, as somebody who waits for an answer meets it.
