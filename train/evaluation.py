@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from train.drafting import Chain, Tree
+from train.evaluation_figures import report_plain, report_strategy, spread
 from train.machine import machine_summary
-from train.measure import Meter, measure_alone, report_plain, report_strategy, spread
+from train.measure import Meter, measure_alone
 from train.progress import Progress
 from train.target import computing_in
 from train.trained import load_drafter, load_target_of, require_fit, tokenised
