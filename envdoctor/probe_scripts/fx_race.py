@@ -17,6 +17,7 @@ import contextlib
 import ctypes
 import faulthandler
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -52,7 +53,6 @@ PATIENCE_SECONDS = 240.0
 def say(text: str) -> None:
     """Say what comes next."""
     sys.stderr.write(f"probe-step: {text}\n")
-    sys.stderr.flush()
 
 
 def function(x_TT: Tensor, scale: float = 1.0) -> Tensor:
@@ -86,8 +86,7 @@ def without_code_generation(graph: Any, inputs: Any) -> Any:
 
 def run(compiled: Callable[[Tensor], Tensor]) -> None:
     """Take one pass forward and backward."""
-    x_TT = torch.randn(8, 8, requires_grad=True)
-    compiled(x_TT).sum().backward()  # type: ignore[no-untyped-call]
+    compiled(torch.randn(8, 8, requires_grad=True)).sum().backward()  # type: ignore[no-untyped-call]
 
 
 class Worker:
@@ -212,50 +211,60 @@ def in_threads(name: str, seconds: float, *, with_lock: bool) -> list[dict[str, 
     wait_for(threads)
     if any(thread.is_alive() for thread in threads):
         faulthandler.dump_traceback()
-    pairs = zip(workers, threads)  # noqa: B905  Python 3.9
-    return [None if thread.is_alive() else one.answer() for one, thread in pairs]
+    return [None if thread.is_alive() else one.answer() for one, thread in zip(workers, threads)]  # noqa: B905  Python 3.9
 
 
-def be_process(names: list[str], index: int, seconds: float, start: Any, answers: Any) -> None:
-    """Be one worker of each scenario in turn, in a process that dies with the one that started it.
-
-    It would wait for the others for ever.
-    """
+def be_process(names: list[str], index: int, seconds: float, meeting: Any) -> None:
+    """Be one worker of each scenario in turn; it dies with who started it, not to wait for ever."""
+    ready, starts, answers = meeting
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     starter = multiprocessing.parent_process()
     if starter is None or not starter.is_alive():
         return
-    warnings.simplefilter("ignore")
     for name in names:
         worker = SCENARIOS[name][index]()
-        start.wait()
+        ready.put(name)
+        starts[name].wait()
         until = time.monotonic() + (0 if name == "cold" else seconds)
         worker.work(lock=contextlib.nullcontext(), until=until)
-        answers.put((name, worker.answer()))
+        answers.put(worker.answer())
+    signal.pause()  # until it is killed: how torch ends is another matter
+
+
+def received(queue: Any, processes: list[Any], *, until: float) -> Any:
+    """Return what a process sent, None once it is too late; end if one of them died."""
+    while time.monotonic() < until:
+        try:
+            return queue.get(timeout=0.5)
+        except Empty:
+            for index, process in enumerate(processes):
+                if process.exitcode:
+                    sys.exit(f"worker {index} ended with exit code {process.exitcode}")
+    return None
 
 
 def in_processes(names: list[str], seconds: float) -> dict[str, list[dict[str, Any] | None]]:
     """Run scenarios with a process for each worker; None for each that gave no answer."""
     spawning = multiprocessing.get_context("spawn")
-    start, answers = spawning.Barrier(NUM_WORKERS + 1), spawning.Queue()
+    ready, answers = spawning.Queue(), spawning.Queue()
+    starts = {name: spawning.Event() for name in names}
     processes = [
-        spawning.Process(target=be_process, args=(names, index, seconds, start, answers))
+        spawning.Process(target=be_process, args=(names, index, seconds, (ready, starts, answers)))
         for index in range(NUM_WORKERS)
     ]
     for process in processes:
         process.start()
-    found: dict[str, list[dict[str, Any] | None]] = {name: [] for name in names}
-    for name in names:
-        start.wait()  # each imports torch anew, which counts for nothing
-        deadline = time.monotonic() + seconds + PATIENCE_SECONDS
-        while len(found[name]) < NUM_WORKERS:
-            try:
-                _, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
-            except Empty:
-                answer = None
-            found[name].append(answer)
-    for process in processes:
-        process.kill()
+    found = {}
+    try:
+        for name in names:
+            for _ in processes:  # each imports torch anew, which counts for nothing
+                received(ready, processes, until=math.inf)
+            starts[name].set()
+            until = time.monotonic() + seconds + PATIENCE_SECONDS
+            found[name] = [received(answers, processes, until=until) for _ in processes]
+    finally:
+        for process in processes:
+            process.kill()
     return found
 
 
@@ -275,6 +284,7 @@ def case(name: str, remedy: str, found: list[dict[str, Any] | None]) -> dict[str
 def main(remedy: str, seconds: float, names: list[str]) -> None:
     """Write the answer, and leave threads that hang behind."""
     warnings.simplefilter("ignore")  # compilers warn about their own imports
+    os.environ["PYTHONWARNINGS"] = "ignore"  # also in processes, and who counts their semaphores
     say(f"{', '.join(names)}, remedy: {remedy}")
     if remedy == "processes":
         found = in_processes(names, seconds)

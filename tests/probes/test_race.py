@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -82,6 +83,31 @@ def test_workers_die_with_the_program_that_started_them(tmp_path: Path, *, is_ea
         time.sleep(20)
     running.kill()
     running.wait()
+    wait_until(lambda: not any(map(is_alive, pids)), seconds=120)
+
+
+@pytest.mark.parametrize(
+    "seconds_until", [0, pytest.param(20, marks=pytest.mark.slow)], ids=["at-first", "later"]
+)
+def test_worker_that_dies_ends_the_program_at_once(tmp_path: Path, seconds_until: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPT), "processes", "200", "tracing"],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stderr
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        # Four with the one that looks after semaphores; the workers come after it.
+        wait_until(lambda: len(children.read_text().split()) > NUM_WORKERS, seconds=120)
+        pids = [int(pid) for pid in children.read_text().split()]
+        time.sleep(seconds_until)
+        os.kill(pids[2], signal.SIGKILL)
+        said = running.stderr.read()
+    assert running.returncode == 1
+    assert said.splitlines()[-1] == "worker 1 ended with exit code -9"
     wait_until(lambda: not any(map(is_alive, pids)), seconds=120)
 
 
