@@ -7,6 +7,8 @@ the embedding nor the head is among them.
 from __future__ import annotations
 
 import json
+import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,12 +55,24 @@ def write_checkpoint(
         OSError: They cannot be written.
     """
     check_tensors(weights, drafter_config_from(serving))
-    try:
-        save_file(dict(weights), folder / WEIGHTS_NAME, metadata={"format": "pt"})
-    except SafetensorError as error:
-        raise OSError(f"{folder / WEIGHTS_NAME}: {error}") from error
+    save_weights(weights, folder / WEIGHTS_NAME)
     (folder / CONFIG_NAME).write_text(json.dumps(serving, indent=2) + "\n", "utf-8")
     check_equal(load_file(folder / WEIGHTS_NAME), weights)
+
+
+def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Write tensors to a file.
+
+    Raises:
+        OSError: As the file system put it; safetensors has its number in a message alone.
+    """
+    try:
+        save_file(dict(weights), path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise OSError(f"{path}: {error}") from error
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 def check_tensors(tensors: Mapping[str, Tensor], config: DrafterConfig) -> None:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from train.checkpoint import (
     check_equal,
     check_tensors,
     load_checkpoint,
+    save_weights,
     serving_config,
     serving_weights,
     write_checkpoint,
@@ -90,7 +91,7 @@ def write_speculators(source: Source, folder: Path) -> None:
     )
     weights = {**serving_weights(drafter.state_dict()), **_ends(target)}
     _check(weights, config, drafter)
-    save_file(weights, folder / WEIGHTS_NAME, metadata={"format": "pt"})
+    save_weights(weights, folder / WEIGHTS_NAME)
     (folder / CONFIG_NAME).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     check_equal(load_file(folder / WEIGHTS_NAME), weights)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from train.durable import NO_SPACE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from train.checkpoint_store import CheckpointStore
     from train.loop import StepTaken
-    from train.snapshot import Camera
+    from train.snapshot import Camera, Snapshot
 
 
 class SaveError(Exception):
@@ -20,7 +22,8 @@ class SaveError(Exception):
 class Saver:
     """Takes a copy after every few steps, and writes it in the background.
 
-    When a checkpoint cannot be written, the ones before it stay, the training goes on, and the next
+    Where the disk is full, all but the newest checkpoint and the best one make room. When a
+    checkpoint cannot be written even so, those before it stay, the training goes on, and the next
     one is tried; only at the end of a training that is an error.
 
     Args:
@@ -43,7 +46,7 @@ class Saver:
         self._camera = camera
         self._say = say
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
-        self._running: tuple[int, Future[None]] | None = None
+        self._running: tuple[int, Future[OSError | None]] | None = None
 
     def __call__(self, taken: StepTaken) -> None:
         """Save if it is time: every few steps, at the best so far, and after the last.
@@ -60,11 +63,11 @@ class Saver:
             snapshot = self._camera.take(taken.step)
             self._running = (
                 taken.step,
-                self._writer.submit(self._store.write, snapshot, is_best=is_best),
+                self._writer.submit(self._write, snapshot, is_best=is_best),
             )
 
     def save_last(self, step: int) -> None:
-        """Save where the training ends, and wait for it; older checkpoints make room if they must.
+        """Save where the training ends, and wait for it.
 
         Raises:
             CheckpointError: The weights are not finite.
@@ -74,12 +77,7 @@ class Saver:
         is_best = self._camera.best.step == step
         snapshot = self._camera.take(step)
         try:
-            try:
-                self._store.write(snapshot, is_best=is_best)
-            except OSError as error:
-                self._say(f"step {step} could not be saved: {error}; removing older ones")
-                self._store.rotate(keep=1)
-                self._store.write(snapshot, is_best=is_best)
+            self._tell_room_made(step, self._write(snapshot, is_best=is_best))
         except OSError as error:
             left = self.newest_words()
             raise SaveError(f"step {step} could not be saved: {error}; {left}") from error
@@ -97,9 +95,25 @@ class Saver:
         step, running = self._running
         self._running = None
         try:
-            running.result()
+            self._tell_room_made(step, running.result())
         except OSError as error:
             self._say(
                 f"warning: step {step} could not be saved: {error}; earlier checkpoints stay,"
                 f" trying again after {self._every_steps} steps"
             )
+
+    def _write(self, snapshot: Snapshot, *, is_best: bool) -> OSError | None:
+        """Write a checkpoint, and return the error of a full disk where older ones made room."""
+        try:
+            self._store.write(snapshot, is_best=is_best)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._store.rotate(keep=1)
+            self._store.write(snapshot, is_best=is_best)
+            return error
+        return None
+
+    def _tell_room_made(self, step: int, error: OSError | None) -> None:
+        if error is not None:
+            self._say(f"warning: step {step}: {error}; older checkpoints were removed to save it")

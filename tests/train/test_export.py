@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -137,3 +138,21 @@ def test_nothing_is_overwritten_or_left_half_written(
         with pytest.raises(Exception, match=r"norm\.weight is not finite"):
             export(Source(drafter, target, "t"), tmp_path / "out", layout=layout)
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_too_little_space_is_one_line_and_leaves_nothing(
+    folder: Path, tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The largest file that this process may write stands for a disk that is full."""
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, most[1]))
+    try:
+        code = main(["export", str(folder / "out-0"), str(tmp_path / "x"), "--format", layout])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert code == 7
+    assert line.startswith("error: [Errno 27] File too large: ")
+    assert "model.safetensors" in line
+    assert list(tmp_path.iterdir()) == []

@@ -88,6 +88,20 @@ def test_full_disk_ends_the_run_cleanly_and_keeps_the_earlier_checkpoint(
     assert_same_training(out, whole)
 
 
+def test_older_checkpoints_make_room_for_newer_ones(whole: Path, tmp_path: Path) -> None:
+    """There is room for the two that are kept, but not for a third while it is being written."""
+    room = checkpoint_bytes(whole) * 5 // 2
+    code = run_on_small_disk(tmp_path, whole.parent / "run.toml", size=room)
+    said = (tmp_path / "log").read_text()
+    assert code == 0, said
+    assert "could not be saved" not in said
+    for step in range(12, 33, 4):
+        assert f"warning: step {step}: [Errno 28] No space left on device" in said
+    out = tmp_path / "kept" / "out"
+    assert CheckpointStore(out / "checkpoints").steps() == [28, 32]
+    assert_same_training(out, whole)
+
+
 @pytest.mark.slow
 def test_run_saves_again_once_there_is_room(whole: Path, tmp_path: Path) -> None:
     run_file = whole.parent / "long.toml"

@@ -4,7 +4,7 @@ speculators: vLLM's layout, with the target's embedding and head in it.
 z-lab: what SGLang, vLLM and z-lab's loader take; every checkpoint of a run is in it already.
 
 Exit codes: 0 written and checked; 1 what was written is not as it should be; 2 a file or an
-argument cannot be used; 130 stopped.
+argument cannot be used; 7 no space is left; 130 stopped.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from train.durable import exit_code_of
 from train.exit_codes import ExitCode
 from train.reference import resolve
 from train.settings import ConfigError
@@ -55,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write(f"error: {options.out}: {error}\n")
         return ExitCode.PROBLEM
     except OSError as error:
+        if exit_code_of(error) is ExitCode.SPACE:
+            raise
         reason = error.strerror or str(error)
         raise ConfigError([f"{options.out}: cannot be written: {reason}"]) from error
     sys.stdout.write(f"{options.out}: {options.format}, block size {drafter.config.block_size}\n")
