@@ -9,7 +9,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from train.features import FeatureStore
 from train.optimizer import build_optimizer
-from train.windows import DataOrder, plan_of
+from train.plan import plan_of
+from train.windows import DataOrder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

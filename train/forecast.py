@@ -18,6 +18,7 @@ from train.drafter_config import drafter_config_of
 from train.epoch_work import epoch_flops, padded_rows
 from train.flops import PEAK_TFLOPS
 from train.packing import packed
+from train.plan import plan_of
 from train.sizes import (
     FLOAT32_BYTES,
     dense_attention_bytes,
@@ -26,7 +27,6 @@ from train.sizes import (
 )
 from train.target_loading import dtype_for, layer_ids_of
 from train.target_shape import read_target_shape
-from train.windows import plan_of
 
 if TYPE_CHECKING:
     from train.config import TrainConfig

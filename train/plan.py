@@ -1,8 +1,18 @@
-"""How far a run goes, and where in its data each step is; pure numbers."""
+"""How far a run goes, and where in its data each step is."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from train.batches import epoch_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from train.config import TrainConfig
+    from train.data import Sample
 
 
 @dataclass(frozen=True)
@@ -45,3 +55,18 @@ class Plan:
         """Return the epoch of the step after so many, and the steps of that epoch before it."""
         epochs, within = divmod(step - self.origin.step, self.steps_per_epoch)
         return self.origin.epoch + epochs, within
+
+
+def plan_of(
+    samples: Sequence[Sample], config: TrainConfig, *, origin: Origin | None = None
+) -> Plan:
+    """Count the optimizer steps that a run takes over its data."""
+    groups = epoch_batches(
+        samples, buckets=config.data.buckets, rows=config.train.micro_batch, order=None
+    )
+    return Plan(
+        steps_per_epoch=math.ceil(sum(1 for _ in groups) / config.train.accumulation),
+        epochs=config.train.epochs,
+        max_steps=config.train.max_steps,
+        origin=origin or Origin(),
+    )

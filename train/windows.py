@@ -6,7 +6,6 @@ Shape suffixes: B rows, S tokens.
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ import torch
 from train.anchors import anchor_keys
 from train.batches import collate, epoch_batches, epoch_order
 from train.objective import Rows
-from train.plan import Origin, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from train.config import TrainConfig
     from train.data import Sample
     from train.features import Features, FeatureStore
+    from train.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -39,21 +38,6 @@ class Window:
     epoch: int
     rows: list[Rows]
     num_tokens: int
-
-
-def plan_of(
-    samples: Sequence[Sample], config: TrainConfig, *, origin: Origin | None = None
-) -> Plan:
-    """Count the optimizer steps that a run takes over its data."""
-    groups = epoch_batches(
-        samples, buckets=config.data.buckets, rows=config.train.micro_batch, order=None
-    )
-    return Plan(
-        steps_per_epoch=math.ceil(sum(1 for _ in groups) / config.train.accumulation),
-        epochs=config.train.epochs,
-        max_steps=config.train.max_steps,
-        origin=origin or Origin(),
-    )
 
 
 @dataclass(frozen=True)

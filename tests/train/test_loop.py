@@ -25,7 +25,8 @@ from train.ledger import Ledger
 from train.loop import StepTaken, train, train_step
 from train.objective import objective_of
 from train.optimizer import build_optimizer
-from train.windows import plan_of, rows_of
+from train.plan import plan_of
+from train.windows import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
