@@ -56,6 +56,11 @@ def test_one_candidate_a_depth_is_the_chain() -> None:
     assert tree.depths == [0, 1, 2, 3]
 
 
+def test_among_equal_scores_the_node_that_was_known_first_is_taken() -> None:
+    tree = best_tree(7, scores=[[0.0] * 3] * 2, tokens=[[1, 2, 3], [4, 5, 6]], budget=5)
+    assert tree == DraftTree(tokens=[7, 1, 2, 4, 3, 4], parents=[0, 0, 0, 1, 0, 2])
+
+
 TREE = DraftTree(tokens=[9, 1, 2, 1, 3, 1], parents=[0, 0, 0, 1, 3, 2])
 """9 -> 1 -> 1 -> 3, and 9 -> 2 -> 1."""
 

@@ -70,14 +70,15 @@ def test_what_was_learned_by_heart_is_accepted_when_decoding(
 def test_the_teacher_of_a_slot_is_the_state_before_its_token(
     rows_of: Callable[..., Rows], shift: int, agrees: bool
 ) -> None:
-    rows = rows_of(2)
-    anchors = sample_anchors(rows.loss_mask_BS, keys_BS=rows.keys_BS, num_anchors=6)
+    # Every token that can be an anchor is one, the first of the row included.
+    rows = rows_of(2, prompt=0)
+    anchors = sample_anchors(rows.loss_mask_BS, keys_BS=rows.keys_BS, num_anchors=24)
     inputs = block_inputs(
         rows.ids_BS, loss_mask_BS=rows.loss_mask_BS, anchors=anchors, block_size=4, mask_token_id=60
     )
     # States that say the next token, as those of a sure target; and a drafter that knows it too.
     said_BS = rows.ids_BS.roll(-1 - shift, dims=1)
-    objective = Objective(6, DecayedWeights(2.0), DenseMask(), temperature=1.0)
+    objective = Objective(24, DecayedWeights(2.0), DenseMask(), temperature=1.0)
     sure = dataclasses.replace(rows, target_final_BSD=9.0 * functional.one_hot(said_BS, 61).float())
     knows = 9.0 * functional.one_hot(inputs.labels_BNK.flatten(1), 61).float()
     sums = draft_sums(
