@@ -77,6 +77,11 @@ def test_keys_follow_from_seed_epoch_and_sample_alone() -> None:
     assert torch.equal(state, torch.random.get_rng_state())
 
 
+def test_keys_are_those_that_earlier_runs_had() -> None:
+    keys_S = anchor_keys(3, seed=42, epoch=1, sample_index=7)
+    assert keys_S.tolist() == pytest.approx([0.539525, 0.43512, 0.928297], abs=1e-6)
+
+
 @pytest.mark.parametrize("num_tokens", [1, 7, 15, 16, 17, 64, 500])
 def test_padding_does_not_change_the_keys(num_tokens: int) -> None:
     longer = anchor_keys(1000, seed=5, epoch=0, sample_index=9)

@@ -24,6 +24,9 @@ def test_an_epoch_holds_every_sample_once(lengths: list[int], rows: int, epoch: 
     groups = list(epoch_batches(samples, buckets=buckets, rows=rows, order=order))
     assert sorted(one.index for group in groups for one in group) == list(range(len(samples)))
     assert all(len({bucket_of(len(one.ids), buckets) for one in group}) == 1 for group in groups)
+    assert all(1 <= len(group) <= rows for group in groups)
+    # What is left of a bucket makes one smaller group.
+    assert sum(len(group) < rows for group in groups) <= len(buckets)
     assert len(groups) == len(list(epoch_batches(samples, buckets=buckets, rows=rows, order=None)))
 
 
@@ -31,6 +34,10 @@ def test_epoch_order_is_seeded_and_new_each_epoch() -> None:
     orders = {(s, e): epoch_order(50, seed=s, epoch=e) for s in (1, 2) for e in (0, 1)}
     assert torch.equal(orders[1, 0], epoch_order(50, seed=1, epoch=0))
     assert len({tuple(order.tolist()) for order in orders.values()}) == 4
+
+
+def test_epoch_order_is_the_one_that_earlier_runs_had() -> None:
+    assert epoch_order(6, seed=42, epoch=1).tolist() == [5, 2, 3, 4, 0, 1]
 
 
 def test_batch_has_a_constant_shape() -> None:
