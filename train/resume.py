@@ -92,13 +92,16 @@ def newest_whole(store: CheckpointStore, *, say: Callable[[str], None]) -> Path 
     Broken ones are renamed, and kept for whoever wants to look at them.
     """
     store.tidy()
-    for step in reversed(store.steps()):
+    steps = store.steps()
+    for step in reversed(steps):
         checkpoint = store.path(step)
         problem = damage(checkpoint)
         if problem is None:
             return checkpoint
         aside = store.set_aside(step)
         say(f"warning: checkpoint {checkpoint.name} is broken: {problem}; it is now {aside.name}")
+    if steps:
+        say("warning: no checkpoint is whole: the run begins anew")
     return None
 
 

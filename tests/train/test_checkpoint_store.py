@@ -169,7 +169,9 @@ def test_nothing_whole_is_none(store: CheckpointStore, weights: Any) -> None:
     assert newest_whole(store, say=pytest.fail) is None
     save(store, weights, 1)
     flip(store.path(1) / "model.safetensors")
-    assert newest_whole(store, say=lambda line: None) is None
+    said: list[str] = []
+    assert newest_whole(store, say=said.append) is None
+    assert said[1:] == ["warning: no checkpoint is whole: the run begins anew"]
 
 
 def test_copy_does_not_follow_its_source() -> None:
