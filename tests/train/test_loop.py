@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -136,21 +137,40 @@ def window_of(pair: Pair, groups: list[list[Sample]], *, rows: int) -> list[Rows
 def test_accumulated_step_equals_the_step_on_the_whole_batch(
     tiny: Target, samples: list[Sample]
 ) -> None:
+    """Compared by the gradient: AdamW's steps are the same for every multiple of it."""
     config = config_with()
-    weights, losses = [], []
+    gradients, weights, losses = [], [], []
     for groups, rows in (([samples[:4]], 4), ([samples[:1], samples[1:4]], 3)):
         pair = new_pair(tiny)
-        total, _ = train_step(
+        total, grad_norm = train_step(
             pair,
             optimizer=build_optimizer(pair.drafter, peak_lr=1e-3),
             window=window_of(pair, groups, rows=rows),
             objective=objective_of(config, device=tiny.device, num_anchors=8),
-            grad_clip=1.0,
+            grad_clip=1e9,
         )
         losses.append(total.loss)
-        weights.append(torch.cat([p.detach().flatten() for p in pair.drafter.parameters()]))
+        parameters = list(pair.drafter.parameters())
+        gradients.append(torch.cat([p.grad.flatten() for p in parameters if p.grad is not None]))
+        weights.append(torch.cat([p.detach().flatten() for p in parameters]))
+        assert float(grad_norm) == pytest.approx(float(gradients[-1].norm()), rel=1e-5)
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(weights[0], weights[1], rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("accumulation", [2, 3, 5])
+def test_accumulated_epoch_trains_on_every_label(
+    tiny: Target, samples: list[Sample], accumulation: int
+) -> None:
+    one_by_one, _ = run(config_with(micro_batch=1), tiny, samples)
+    reports, _ = run(config_with(micro_batch=1, accumulation=accumulation), tiny, samples)
+    assert len(reports) == math.ceil(len(one_by_one) / accumulation)
+    mine, theirs = (
+        [sum(int(one.sums.num_labels_K.sum()) for one in each), sum(one.num_tokens for one in each)]
+        for each in (reports, one_by_one)
+    )
+    assert mine == theirs
 
 
 def test_window_without_a_label_leaves_the_weights_alone(
