@@ -24,6 +24,7 @@ OF_THE_MACHINE = frozenset(
         "cache-folder-not-executable",
         "cache-folder-not-writable",
         "cache-folder-open-to-all",
+        "cache-path-with-space",
         "container-memory-too-small",
         "damaged-cache-entry",
         "debugging-variable-left",

@@ -10,6 +10,7 @@ from envdoctor.checks.cache_entries import damaged_cache_entry, stale_compile_ca
 from envdoctor.checks.caches import (
     cache_folder_not_writable,
     cache_folder_open_to_all,
+    cache_path_with_space,
     stray_cache_left,
 )
 from envdoctor.checks.companions import companion_for_another_torch, flashinfer_versions_differ
@@ -167,6 +168,7 @@ BUILTIN_CHECKS: tuple[Check, ...] = (
     user_without_name,
     cache_folder_not_writable,
     cache_folder_open_to_all,
+    cache_path_with_space,
     stale_compile_cache,
     damaged_cache_entry,
     compile_cache_not_valid,

@@ -11,6 +11,7 @@ from envdoctor.facts import (
     CacheFolder,
     CachesFact,
     DistributionsFact,
+    NvidiaFact,
     PathOwner,
     PathStep,
     UserFact,
@@ -177,6 +178,66 @@ def _open_spot(folder: CacheFolder, spot: WeakSpot) -> Problem:
             kind="set-env",
             text="Take that permission away, or use a folder of your own.",
             commands=(spot.remedy,) if spot.remedy else (),
+        ),
+    )
+
+
+@check(requires=["torch-not-installed"])
+def cache_path_with_space(caches: CachesFact, nvidia: NvidiaFact, user: UserFact) -> Verdict:
+    """The path of Inductor's cache falls apart on the command line of the C++ compiler.
+
+    ## What it checks
+    The path of Inductor's cache, and of its default folder below the one for temporary files, which
+    it uses whatever TORCHINDUCTOR_CACHE_DIR says: no space, quote or backslash in it.
+
+    ## Why it matters
+    Inductor joins the compiler's arguments to one text, in which only the include folders are
+    quoted, and takes it apart at its spaces. So torch.compile for the CPU ends in CppCompileError:
+    "input file is the same as output file". Triton's kernels for GPUs are not concerned.
+
+    ## Remedy
+    Point TORCHINDUCTOR_CACHE_DIR, or TMPDIR, at a folder whose path has none of them.
+
+    ## Source
+    torch/_inductor/cpp_builder.py of torch 2.10 to 2.13, get_command_line and _run_compile_cmd,
+    read 2026-11-30, tried with 2.11 and 2.13; pytorch/pytorch#191010 for the library folders.
+    """
+    split = [
+        _split(folder, user, matters=not nvidia.gpus)
+        for folder in caches.folders
+        if folder.kind in ("inductor", "headers") and _falls_apart(folder.path)
+    ]
+    return problems(split, Ok("the C++ compiler can be told of Inductor's cache"))
+
+
+def _falls_apart(path: str) -> bool:
+    """Tell whether a path is another one once the compiler's command line is taken apart."""
+    try:
+        return shlex.split(path) != [path]
+    except ValueError:  # a quote that nothing closes
+        return True
+
+
+def _split(folder: CacheFolder, user: UserFact, *, matters: bool) -> Problem:
+    parent = folder.path.rpartition("/")[0]
+    if folder.variable:
+        name, place = folder.variable, f"/tmp/torchinductor-{user.uid}"
+    elif _falls_apart(parent):
+        name, place = "TMPDIR", "/tmp"
+    else:  # it ends in the user's name
+        name, place = "LOGNAME", f"user{user.uid}"
+    return Problem(
+        culprit=name,
+        severity=Severity.WARNING if matters else Severity.INFO,
+        message=f"torch.compile for the CPU fails: the C++ compiler takes {folder.path!r},"
+        " which is not quoted, for several files",
+        evidence=(
+            Evidence(subject=name, expected="no space, quote or backslash", found=folder.path),
+        ),
+        remedy=Remedy(
+            kind="set-env",
+            text="Use a folder whose path has no space, quote or backslash.",
+            commands=(f"export {name}={place}",),
         ),
     )
 
