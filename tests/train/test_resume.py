@@ -14,9 +14,11 @@ from msgspec import structs
 from tests.train.killed_runs import assert_same_training, kill_after, lines_of, run, trace
 from tests.train.tiny_run import write_run
 from train.best import Best
+from train.checkpoint import load_checkpoint
 from train.checkpoint_files import RANDOM_NAME, STATE_NAME
 from train.checkpoint_store import CheckpointStore
 from train.course import Course
+from train.held_out import Evaluation
 from train.inputs import load
 from train.ledger import Ledger
 from train.plan import Origin
@@ -78,6 +80,19 @@ def test_killed_run_goes_on_bit_for_bit(reference: Path, tmp_path: Path, log: Pa
     assert summary["held_out"] == whole["held_out"]
     for name in ("steps", "num_steps", "num_tokens"):
         assert summary["training"][name] == whole["training"][name]
+
+
+def test_figures_are_those_of_the_checkpoint_and_not_of_the_weights_that_were_averaged(
+    reference: Path,
+) -> None:
+    config = RunFolder.existing(reference).resolved_config()
+    inputs = load(config)
+    evaluation = Evaluation(
+        config, target=inputs.pair.target, samples=inputs.held_out.samples, prompts=inputs.prompts
+    )
+    found = evaluation.held_out_figures(load_checkpoint(reference / "checkpoint"))
+    told = json.loads((reference / "summary.json").read_text())["held_out"]["after"]
+    assert found["loss"] == pytest.approx(told["loss"], rel=1e-6)
 
 
 class Resumed(NamedTuple):
