@@ -98,8 +98,8 @@ class Saver:
             self._tell_room_made(step, running.result())
         except OSError as error:
             self._say(
-                f"warning: step {step} could not be saved: {error}; earlier checkpoints stay,"
-                f" trying again after {self._every_steps} steps"
+                f"warning: step {step} could not be saved: {error}; of the earlier checkpoints stay"
+                f" the newest and the best; trying again after {self._every_steps} steps"
             )
 
     def _write(self, snapshot: Snapshot, *, is_best: bool) -> OSError | None:
