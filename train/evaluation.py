@@ -85,11 +85,14 @@ def evaluate(request: EvaluationRequest) -> Iterator[dict[str, Any]]:
             runs.append(_run(reference, block_size=drafter.config.block_size))
             # The files hold bfloat16, so that a narrower drafter loses nothing.
             ready = drafter.to(target.device, target.dtype)
-            for name, strategy in _ways(ready, request.tree_budgets).items():
+            ways = _ways(ready, request.tree_budgets)
+            for name, strategy in ways.items():
                 measured = meter.measure(strategy, name=f"{reference.given}, {name}")
                 block_size = drafter.config.block_size
                 report = report_strategy(meter, measured, plain, block_size=block_size)
                 runs[-1]["ways"][name] = report
+                if len(runs[-1]["ways"]) == len(ways):
+                    runs[-1]["state"] = FINISHED
                 progress.clear()
                 yield _document(header, runs, request=request)
 
@@ -115,17 +118,13 @@ def _document(
     header: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], *, request: EvaluationRequest
 ) -> dict[str, Any]:
     """Return the figures of what has been measured, and whether that is all."""
-    num_ways = 1 + len(set(request.tree_budgets))
-    whole = [run for run in runs if len(run["ways"]) == num_ways]
+    whole = [run for run in runs if run["state"] == FINISHED]
     names = whole[0]["ways"] if whole else ()
     return {
         "state": FINISHED if len(whole) == len(request.references) else INCOMPLETE,
         "num_runs": len(request.references),
         **header,
-        "runs": [
-            {"state": FINISHED if run in whole else INCOMPLETE, **run, "ways": dict(run["ways"])}
-            for run in runs
-        ],
+        "runs": [{**run, "ways": dict(run["ways"])} for run in runs],
         "spread": {name: spread([run["ways"][name] for run in whole]) for name in names},
     }
 
@@ -133,6 +132,7 @@ def _document(
 def _run(reference: Reference, *, block_size: int) -> dict[str, Any]:
     """Return the entry of a drafter of which nothing has been measured yet."""
     return {
+        "state": INCOMPLETE,
         "run": str(reference.given),
         "checkpoint": str(reference.checkpoint),
         "name": reference.run.name if reference.run else None,

@@ -32,7 +32,6 @@ class EvaluationOutput:
         self._file = file
         self._as_json = as_json
         self._report: Mapping[str, Any] | None = None
-        self._is_in_file = False
         self._num_told = 0
 
     def __enter__(self) -> Self:
@@ -51,15 +50,15 @@ class EvaluationOutput:
         if self._as_json:
             _tell([json.dumps(json_ready(dict(self._report)), indent=2)])
         else:
-            begun = [run for run in self._report["runs"][self._num_told :] if run["ways"]]
-            for run in begun:
-                _tell(run_lines(run))
+            for run in self._report["runs"][self._num_told :]:
+                if run["ways"]:
+                    _tell(run_lines(run))
             _tell(closing_lines(self._report))
         self._write()
 
     def take(self, report: Mapping[str, Any]) -> None:
         """Write a document: the figures of all that was measured so far."""
-        is_first, self._report, self._is_in_file = self._report is None, report, False
+        is_first, self._report = self._report is None, report
         self._write()
         if self._as_json:
             return
@@ -71,9 +70,8 @@ class EvaluationOutput:
                 self._num_told += 1
 
     def _write(self) -> None:
-        if self._file and self._report and not self._is_in_file:
+        if self._file and self._report:
             write_json(self._file, self._report)
-            self._is_in_file = True
 
 
 def _tell(lines: Iterable[str]) -> None:
