@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from train.commands import COMMANDS
-from train.durable import exit_code_of
-from train.exit_codes import ExitCode
+from train.exit_codes import ExitCode, exit_code_of
 from train.settings import ConfigError
 from train.signals import InterruptedRunError, StopSignal
 

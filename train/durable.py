@@ -8,8 +8,6 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from train.exit_codes import ExitCode
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -17,19 +15,6 @@ if TYPE_CHECKING:
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of the errors that say that a disk, or a share of it, is full."""
-_UNSUITABLE = (errno.EROFS, errno.EIO, errno.ESTALE)
-_UNUSABLE = (
-    *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
-    *(errno.ELOOP, errno.ENAMETOOLONG),
-)
-
-
-def exit_code_of(error: Exception) -> ExitCode | None:
-    """Return the exit code of an error that a file or a disk is to blame for; None of others."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number in (*NO_SPACE, *_UNSUITABLE):
-        return ExitCode.SPACE
-    return ExitCode.USAGE if number in _UNUSABLE else None
 
 
 def sync(path: Path) -> None:

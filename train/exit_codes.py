@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
+
+from train.durable import NO_SPACE
+
+_UNSUITABLE = (errno.EROFS, errno.EIO, errno.ESTALE)
+_UNUSABLE = (
+    *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR),
+    *(errno.ELOOP, errno.ENAMETOOLONG),
+)
 
 
 class ExitCode(IntEnum):
@@ -21,3 +30,11 @@ class ExitCode(IntEnum):
     """Another process is at work on the same thing."""
     INTERRUPTED = 130
     """Stopped by Ctrl-C or SIGTERM; can be gone on with."""
+
+
+def exit_code_of(error: Exception) -> ExitCode | None:
+    """Return the exit code of an error that a file or a disk is to blame for; None of others."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (*NO_SPACE, *_UNSUITABLE):
+        return ExitCode.SPACE
+    return ExitCode.USAGE if number in _UNUSABLE else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import constants, get_session, hf_hub_url
+
+from train.progress import to_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 3.0
 """A name server or a network that is just starting may need as long."""
 PAUSE_SECONDS = 0.5
-
-
-def to_stderr(line: str) -> None:
-    """Tell a user something."""
-    sys.stderr.write(f"{line}\n")
 
 
 def where_to_look(folder: str, *, say: Callable[[str], None] = to_stderr) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from train.course import Pair
 from train.data import Encoding, build_dataset, prompt_ids
 from train.drafter import Drafter
 from train.drafter_config import drafter_config_of
-from train.hub import to_stderr
 from train.machine import choose_device
 from train.mask_token import unused_token
 from train.packing import packed
+from train.progress import to_stderr
 from train.selftest import check_mask_token, check_target
 from train.selftest_packing import check_packing
 from train.settings import ConfigError

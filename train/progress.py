@@ -53,6 +53,11 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
+def to_stderr(line: str) -> None:
+    """Write a line where nothing is rewritten."""
+    sys.stderr.write(f"{line}\n")
+
+
 class Progress:
     """One line that is rewritten on a terminal, a line every few seconds elsewhere.
 

@@ -12,8 +12,9 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from train.hub import to_stderr, where_to_look
+from train.hub import where_to_look
 from train.layer_ids import tapped_layer_ids
+from train.progress import to_stderr
 from train.settings import ConfigError
 from train.target import Target
 from train.target_section import PACKAGE_PREFIX, is_local_path

@@ -10,7 +10,7 @@ import pytest
 from tests.train.tiny_run import write_run
 from tests.train.trained_run import write_trained_run
 from train.__main__ import main
-from train.durable import exit_code_of
+from train.exit_codes import exit_code_of
 
 if TYPE_CHECKING:
     from pathlib import Path

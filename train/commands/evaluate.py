@@ -7,7 +7,8 @@ target yields, its own included, so a drafter that is never right has 1.
 Each run's table is printed as soon as it is measured. Whatever ends the command before its time,
 the figures that it has come out, marked as incomplete (JSON: "state").
 
-Exit codes: 0 measured; 2 a file or an argument cannot be used; 130 stopped.
+Exit codes: 0 measured; 2 a file or an argument cannot be used; 7 no space is left; 130
+stopped.
 """
 
 from __future__ import annotations

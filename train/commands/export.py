@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.durable import exit_code_of
-from train.exit_codes import ExitCode
+from train.exit_codes import ExitCode, exit_code_of
 from train.reference import resolve
 from train.settings import ConfigError
 

@@ -8,7 +8,7 @@ end, in the order of the prompts. Use the temperature and the thinking mode that
     python -m train regenerate --target FOLDER --prompts prompts.jsonl --out answers.jsonl
 
 Exit codes: 0 there are answers; 1 none could be kept; 2 a file or an argument cannot be used;
-130 stopped.
+7 no space is left; 130 stopped.
 """
 
 from __future__ import annotations
